@@ -1,0 +1,25 @@
+"""agentruns: long AI-agent tasks as durable jobs. The door: all that a plan's author needs."""
+
+from agentruns.errors import (
+    BadAnswer,
+    Incomplete,
+    ModelError,
+    PermanentError,
+    PlanError,
+    Refused,
+    RetryLater,
+)
+from agentruns.plan import Plan, step
+
+__all__ = [
+    "BadAnswer",
+    "Incomplete",
+    "ModelError",
+    "PermanentError",
+    "Plan",
+    "PlanError",
+    "Refused",
+    "RetryLater",
+    "step",
+]
+__version__ = "0.1.0"

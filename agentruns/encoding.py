@@ -1,0 +1,74 @@
+"""JSON that both databases keep: any value a step may return comes back equal, from SQLite and from PostgreSQL.
+
+PostgreSQL refuses NUL and lone surrogates, SQLite stops at NUL and raises on surrogates; both keep ASCII. So text is
+stored as ASCII JSON with escapes, in which `\\u0000` and `\\ud800` are six harmless characters.
+"""
+
+import hashlib
+import json
+from decimal import Decimal
+from typing import Any
+
+from agentruns.errors import PermanentError
+
+OUTPUT_BYTES = 10 * 2**20
+DEPTH = 100
+
+
+class NotStorable(PermanentError):
+    """A value that JSON cannot keep, or that is too large or too deep; says where and what to do instead."""
+
+
+def dumps(value: Any) -> str:
+    """`value` as compact ASCII JSON; NaN and infinities as the words Python's json reads back.
+
+    Raises NotStorable for what would not come back equal: other types, keys that are not text, over 10 MB, over 100
+    levels.
+    """
+    check(value)
+    try:
+        text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotStorable(f"{error}. Return plain JSON: text, numbers, lists, dicts.") from None
+    if len(text) > OUTPUT_BYTES:
+        raise NotStorable(
+            f"{len(text):,} bytes of JSON are over the limit of {OUTPUT_BYTES:,}. Store a reference to it."
+        )
+    return text
+
+
+def check(value: Any) -> None:
+    """Refuses what JSON would silently change: tuples become lists, keys become text."""
+    level = [value]
+    for _ in range(DEPTH):
+        inside: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                for key in item:
+                    if not isinstance(key, str):
+                        raise NotStorable(f"A dict has the key {key!r}; JSON keeps only text as keys.")
+                inside.extend(item.values())
+            elif isinstance(item, list):
+                inside.extend(item)
+            elif isinstance(item, tuple):
+                raise NotStorable("A tuple would come back as a list. Return a list.")
+            elif isinstance(item, Decimal):
+                raise NotStorable(f"{item!r} is a Decimal; JSON has none. Return str(value).")
+        if not inside:
+            return
+        level = inside
+    raise NotStorable(f"The value is nested deeper than {DEPTH} levels.")
+
+
+def loads(text: str) -> Any:
+    return json.loads(text)
+
+
+def canonical(value: Any) -> str:
+    """The one text of a value: sorted keys, so that equal values have equal hashes."""
+    return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of the canonical text, 64 hex digits."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
