@@ -1,0 +1,46 @@
+"""A field for any JSON value: stored as ASCII text, the same on both databases, decoded when read."""
+
+from typing import Any
+
+from django.db import models
+
+from agentruns import encoding
+
+
+class Corrupt:
+    """Stands for a stored text that is no JSON (any more): loading a list never fails over one bad row."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        self.text, self.reason = text, reason
+
+    def __repr__(self) -> str:
+        return f"<corrupt: {self.reason}>"
+
+
+class EncodedField(models.TextField):
+    """JSON of any depth and bytes (encoding.py). None is stored as NULL."""
+
+    # What django-stubs reads a field's type from: TextField's own would be str.
+    _pyi_private_set_type: Any
+    _pyi_private_get_type: Any
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return encoding.loads(value)
+        except (ValueError, RecursionError) as error:
+            return Corrupt(value, str(error))
+
+    def get_prep_value(self, value: Any) -> Any:
+        if value is None or hasattr(value, "resolve_expression"):
+            return value
+        if isinstance(value, Corrupt):
+            return value.text
+        return encoding.dumps(value)
+
+    def to_python(self, value: Any) -> Any:
+        return value
+
+    def value_to_string(self, obj: Any) -> str:
+        return encoding.dumps(self.value_from_object(obj))

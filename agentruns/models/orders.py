@@ -1,0 +1,97 @@
+"""What people order: cancel, retry, another budget. Each says why when it does not apply."""
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from agentruns.errors import WrongState
+from agentruns.models.moment import now
+from agentruns.models.status import LIVING, Status
+from agentruns.models.submission import budget_of
+from agentruns.models.trait import Trait
+from agentruns.models.wait import Wait
+
+
+class Orders(Trait):
+    """cancel, retry, raise_budget."""
+
+    def cancel(self, by: Any = None) -> bool:
+        """Ends a queued or waiting run at once; tells a running one to stop. True: it has ended by this.
+
+        Asking twice changes nothing. Raises WrongState for a run that has ended.
+        """
+        with transaction.atomic():
+            run: Any = self.lock()
+            if run.status not in LIVING:
+                raise WrongState(f"Run {run.short_id} has already {_ended(run)}; there is nothing to cancel.")
+            asked = {"cancel_requested_at": now(), "cancel_requested_by": by}
+            if run.status == Status.RUNNING:
+                if run.cancel_requested_at is None:
+                    run.change((Status.RUNNING,), **asked)
+                    run.record("cancel_asked", by=by, path=run.at_path)
+                return False
+            run.change(
+                (Status.QUEUED, Status.WAITING), **asked, status=Status.CANCELLED, reason="cancelled", ended_at=now(),
+                waiting_for="", wake_at=None, fence=F("fence") + 1,
+            )  # fmt: skip
+            run.close_waits(by)
+            run.record("cancelled", by=by, path=run.at_path)
+            return True
+
+    def end_by_force(self) -> bool:
+        """The clock's: a running run whose worker did not obey a cancel in time is ended under a new fence."""
+        with transaction.atomic():
+            run: Any = self.lock()
+            if run.status != Status.RUNNING or run.cancel_requested_at is None or run.fence != self.fence:
+                return False
+            run.change(
+                (Status.RUNNING,), status=Status.CANCELLED, reason="cancelled by force", ended_at=now(),
+                fence=F("fence") + 1, holder="", lease_expires_at=None, at_since=None,
+            )  # fmt: skip
+            run._write_interrupted("cancel")
+            run.close_waits()
+            run.record("cancelled", path=run.at_path, forced=True, worker=run.worker)
+            return True
+
+    def retry(self, by: Any = None) -> None:
+        """A failed run goes on from its finished steps, with the step's full number of retries again.
+
+        A run that waits for its next try is woken now. Raises WrongState otherwise.
+        """
+        with transaction.atomic():
+            run: Any = self.lock()
+            if run.status == Status.WAITING and run.waiting_for in {"retry", "operator", "provider", "code"}:
+                Wait.objects.filter(run=run, closed_at=None, kind=run.waiting_for).update(closed_at=now(), closed_by=by)
+            elif run.status != Status.FAILED:
+                raise WrongState(f"Run {run.short_id} {_why_no_retry(run)}")
+            run.change(
+                (Status.FAILED, Status.WAITING), **self.queued(), failures=0, losses=0, entries=0, ended_at=None,
+                round=F("round") + 1, cancel_requested_at=None, cancel_requested_by=None,
+            )  # fmt: skip
+            run.close_waits(by)
+            run.record("retried", by=by, path=run.at_path)
+            run.ring_after_commit()
+
+    def change_budget(self, amount: Any, by: Any = None) -> None:
+        """Sets the budget (USD) of a run that has not ended for good, and wakes it if it waited for that."""
+        budget = budget_of(amount)
+        with transaction.atomic():
+            run: Any = self.lock()
+            if run.is_final:
+                raise WrongState(f"Run {run.short_id} has already {_ended(run)}; its budget changes nothing.")
+            run.change((*LIVING, Status.FAILED), budget=budget)
+            run.record("budget", by=by, before=str(run.budget), after=str(budget))
+            Wait.objects.filter(run=run, kind="budget", closed_at=None).update(closed_at=now(), closed_by=by)
+            if run.status == Status.WAITING and run.waiting_for == "budget":
+                run.wake()
+
+
+def _ended(run: Any) -> str:
+    return {"completed": "completed", "failed": "failed", "cancelled": "been cancelled"}[run.status]
+
+
+def _why_no_retry(run: Any) -> str:
+    if run.status in {Status.COMPLETED, Status.CANCELLED}:
+        return f"has {_ended(run)}; that is final. Fork it, or start a new run."
+    return f"is {run.status}; only a failed run can be retried."

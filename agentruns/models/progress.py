@@ -1,0 +1,155 @@
+"""What a worker decides about the run that it holds. Each verb is one transaction and one conditional write."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import F
+
+from agentruns.models.body import Body
+from agentruns.models.moment import in_seconds, now
+from agentruns.models.status import Status
+from agentruns.models.step import Attempt, Step
+from agentruns.models.trait import Trait
+from agentruns.models.wait import KINDS, Wait
+
+NO_CLAIM: dict[str, Any] = {"holder": "", "lease_expires_at": None, "at_since": None}
+# A new row of the run: whatever was counted as "no progress" starts again.
+MOVED: dict[str, Any] = {"losses": 0, "entries": 0}
+
+
+class Progress(Trait):
+    """enter, checkpoint, park, fail, stop. All raise LeaseLost when the claim is over."""
+
+    if TYPE_CHECKING:
+
+        def is_ripe(self, waits: list[Wait]) -> bool: ...
+
+        def wake(self) -> bool: ...
+
+    def enter(self, path: str, number: int, build: str) -> None:
+        """Moves `at` to the top-level step `path`: when the code's next step is not the one that was expected."""
+        self.change_held(at_path=path, at_number=number, at_since=now(), failures=0, build=build, **MOVED)
+
+    def keep(self, steps: Iterable[Step]) -> None:
+        """Inserts checkpoints; part of the caller's transaction, after its conditional write."""
+        if not (rows := list(steps)):
+            return
+        if bodies := [row.body for row in rows if row.body is not None]:
+            Body.store(bodies)
+        Step.objects.bulk_create(rows)
+
+    def checkpoint_part(self, steps: Sequence[Step], lease: float, build: str) -> None:
+        """A sub-step is finished: it and what it learned are kept, the lease goes on."""
+        with transaction.atomic():
+            self.change_held(lease_expires_at=in_seconds(lease), build=build, **MOVED)
+            self.keep(steps)
+
+    def checkpoint(
+        self, steps: Sequence[Step], ended: Attempt, upcoming: str | None, number: int, lease: float, build: str
+    ) -> None:
+        """A top-level step is finished: its row, its attempt, the next step as `at`, the lease, in one commit.
+
+        `upcoming`: the next step's path and `number` its attempt, or None: the run is completed by this.
+        """
+        with transaction.atomic():
+            if upcoming is None:
+                self.change_held(
+                    status=Status.COMPLETED, ended_at=now(), reason="", at_path="", at_number=0, failures=0,
+                    build=build, **NO_CLAIM, **MOVED,
+                )  # fmt: skip
+            else:
+                self.change_held(
+                    lease_expires_at=in_seconds(lease), at_path=upcoming, at_number=number, at_since=now(), failures=0,
+                    build=build, **MOVED,
+                )  # fmt: skip
+            self.keep(steps)
+            ended.save(force_insert=True)
+            if upcoming is None:
+                self.record("completed")
+
+    def complete(self, build: str) -> None:
+        """Every step of the plan is finished already (the code lost its last ones): the run is completed."""
+        with transaction.atomic():
+            self.change_held(
+                status=Status.COMPLETED, ended_at=now(), reason="", at_path="", at_number=0, build=build, **NO_CLAIM
+            )
+            self.record("completed")
+
+    def park(
+        self,
+        waits: Sequence[Wait],
+        ended: Attempt | None,
+        steps: Sequence[Step] = (),
+        *,
+        failed: bool = False,
+        reason: str = "",
+    ) -> None:
+        """The run waits, holding no process and no lease. What is there already makes it a release: no wake is lost.
+
+        `failed`: the attempt was a failure of the step, to be tried again when the wait is over.
+        """
+        with transaction.atomic():
+            self.change_held(
+                status=Status.WAITING, reason=reason, failures=F("failures") + int(failed), entries=F("entries") + 1,
+                **NO_CLAIM,
+            )  # fmt: skip
+            self.keep(steps)
+            if steps:
+                self.rows().filter(pk=self.pk).update(**MOVED)
+            if ended is not None:
+                ended.save(force_insert=True)
+            for wait in waits:
+                self._open(wait)
+            self._settle_waiting(reason)
+            if ended is not None and failed:
+                self.record("retrying", path=ended.path, error=str(ended.error)[:300], number=ended.number)
+            elif waits and waits[0].kind in {"operator", "approval", "effect", "budget", "price", "code", "provider"}:
+                self.record("waiting", path=waits[0].path, wait=waits[0].kind, reason=reason)
+
+    def _open(self, wait: Wait) -> None:
+        seconds = getattr(wait, "seconds", None)
+        Wait.objects.get_or_create(
+            run_id=self.pk,
+            path=wait.path,
+            closed_at=None,
+            defaults={
+                "kind": wait.kind,
+                "payload": wait.payload,
+                "payload_sha256": wait.payload_sha256,
+                "opened_at": now(),
+                "until": wait.until if seconds is None else in_seconds(seconds),
+            },
+        )
+
+    def _settle_waiting(self, reason: str) -> None:
+        """Names what the run waits for and when the clock wakes it; wakes it at once if nothing is left to wait for."""
+        waits = list(Wait.objects.filter(run_id=self.pk, closed_at=None))
+        if self.is_ripe(waits):
+            self.wake()
+            return
+        until = [wait.until for wait in waits if wait.until is not None]
+        kind = min((wait.kind for wait in waits), key=KINDS.index)
+        self.rows().filter(pk=self.pk).update(waiting_for=kind, wake_at=min(until, default=None))
+
+    def fail(self, ended: Attempt | None, reason: str, steps: Sequence[Step] = ()) -> None:
+        """The step at work failed for good; a person may retry the run."""
+        with transaction.atomic():
+            self.change_held(status=Status.FAILED, reason=reason, ended_at=now(), **NO_CLAIM)
+            self.keep(steps)
+            if ended is not None:
+                ended.save(force_insert=True)
+            self.record("failed", path=ended.path if ended else "", error=reason[:300])
+
+    def stop(self, ended: Attempt | None, steps: Sequence[Step] = ()) -> None:
+        """A cancel that was asked for is obeyed by the worker."""
+        with transaction.atomic():
+            self.change_held(status=Status.CANCELLED, reason="cancelled", ended_at=now(), **NO_CLAIM)
+            self.keep(steps)
+            if ended is not None:
+                ended.save(force_insert=True)
+            self.close_waits()
+            self.record("cancelled", path=ended.path if ended else "")
+
+    def close_waits(self, by: Any = None) -> None:
+        Wait.objects.filter(run_id=self.pk, closed_at=None).update(closed_at=now(), closed_by=by)

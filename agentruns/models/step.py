@@ -1,0 +1,62 @@
+"""Checkpoints, and the executions that led to them."""
+
+from typing import Any
+
+from django.db import models
+
+from agentruns.models.body import Body
+from agentruns.models.fields import EncodedField
+
+
+class Step(models.Model):
+    """A finished step: a checkpoint. Inserted once, never updated, never deleted."""
+
+    KINDS = [(kind, kind) for kind in ("step", "part", "ask", "sleep")]
+
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="steps")
+    path = models.CharField(max_length=200)
+    top = models.CharField(max_length=64, help_text="The top-level step this path stands under, or is.")
+    kind = models.CharField(max_length=8, choices=KINDS)
+    output = EncodedField(null=True)
+    body = models.ForeignKey(Body, models.SET_NULL, null=True, db_constraint=False, help_text="An output over 2 KB.")
+    labels = EncodedField(help_text="Where its value came from; whatever is missing reads as external.")
+    reads = EncodedField(help_text="Names of the earlier steps it was handed.")
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "path"], name="step_once")]
+        indexes = [models.Index(fields=["run", "top"], name="step_by_top")]
+
+    def __str__(self) -> str:
+        return self.path
+
+    def value(self) -> Any:
+        """The output, from its own row or from its body; None also when retention deleted the body."""
+        if self.body_id is None:
+            return self.output
+        return self.body.value() if self.body else None
+
+
+class Attempt(models.Model):
+    """One execution of a top-level step, written at its end, or by the rescue from the run's `at`."""
+
+    OUTCOMES = [(name, name) for name in ("finished", "failed", "interrupted", "cancelled", "parked")]
+
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="attempts")
+    path = models.CharField(max_length=64)
+    number = models.PositiveIntegerField(help_text="1 is the first; every entry of the function is one.")
+    worker = models.CharField(max_length=100, blank=True)
+    build = models.CharField(max_length=64, blank=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField()
+    outcome = models.CharField(max_length=12, choices=OUTCOMES)
+    cause = models.CharField(max_length=20, blank=True, help_text="Of an interruption: crash, lease, deploy, timeout…")
+    error = EncodedField(default=str)
+    traceback = EncodedField(default=str)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "path", "number"], name="attempt_once")]
+
+    def __str__(self) -> str:
+        return f"{self.path} #{self.number} {self.outcome}"

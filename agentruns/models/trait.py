@@ -1,0 +1,65 @@
+"""What the files of Run's verbs share: the fields they touch, one conditional write, one lock, one ring."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+from django.db import transaction
+from django.db.models import F
+
+from agentruns import queues
+from agentruns.errors import LeaseLost
+from agentruns.models.moment import now
+from agentruns.models.status import Status
+
+if TYPE_CHECKING:
+    from django.db.models import Model as Base
+else:
+    Base = object
+
+
+class Trait(Base):
+    """Base of Run's mix-ins. A trait adds verbs, never fields."""
+
+    if TYPE_CHECKING:
+        pk: Any
+        fence: Any
+        holder: Any
+        status: Any
+        worker: Any
+
+        def record(self, kind: str, *, path: str = "", by: Any = None, **about: Any) -> None: ...
+
+    @classmethod
+    def rows(cls) -> Any:
+        return cls.objects  # type: ignore[attr-defined]
+
+    def change(self, expected: tuple[str, ...], **values: Any) -> bool:
+        """One conditional update on (id, expected status); False: somebody was first."""
+        return bool(self.rows().filter(pk=self.pk, status__in=expected).update(version=F("version") + 1, **values))
+
+    def change_held(self, **values: Any) -> None:
+        """One conditional update by the holder of the claim; raises LeaseLost when it is no longer that."""
+        held = self.rows().filter(pk=self.pk, fence=self.fence, holder=self.holder, status=Status.RUNNING)
+        if not held.update(version=F("version") + 1, **values):
+            raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
+
+    def lock(self) -> Self:
+        """The run as it is now, locked until the transaction ends; locks go day, run, call, key, always."""
+        return self.rows().select_for_update().get(pk=self.pk)
+
+    def ring_after_commit(self) -> None:
+        """Rings when the transaction has committed; a lost ring is found by the clock's sweep."""
+        pk, fence = self.pk, self.fence
+        transaction.on_commit(lambda: queues.ring(pk, fence), robust=True)
+
+    @staticmethod
+    def queued() -> dict[str, Any]:
+        """What makes a run due: to be written by the transaction that then rings."""
+        return {
+            "status": Status.QUEUED,
+            "waiting_for": "",
+            "wake_at": None,
+            "reason": "",
+            "holder": "",
+            "lease_expires_at": None,
+            "enqueued_at": now(),
+        }
