@@ -28,7 +28,9 @@ class RetryLater(AgentRunsError):
     """Raise it in a step: try again in `seconds`; counts as one of the step's retries."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
-        self.seconds = float(seconds)
+        self.seconds = max(float(seconds), 0.0)
+        if not self.seconds <= 366 * 86_400:
+            raise ValueError(f"RetryLater({seconds!r}): give a number of seconds, at most a year's.")
         super().__init__(message or f"try again in {self.seconds:g} s")
 
 

@@ -39,10 +39,12 @@ class StepFunction:
     ) -> None:
         self.fn = fn
         self.name = name_of(name if name is not None else fn.__name__)
+        if isinstance(aliases, str):
+            raise PlanError(f"Step {self.name!r} has aliases={aliases!r}: give a list, aliases=[{aliases!r}].")
         self.aliases = tuple(name_of(alias, "alias") for alias in aliases)
         if not (isinstance(retries, int) and retries >= 0):
             raise PlanError(f"Step {self.name!r} has retries={retries!r}: give a whole number, 0 or more.")
-        if not 0 < timeout < 10**6:
+        if not (isinstance(timeout, int | float) and 0 < timeout < 10**6):
             raise PlanError(f"Step {self.name!r} has timeout={timeout!r}: give a number of seconds above 0.")
         self.retries = retries
         self.timeout = float(timeout)
@@ -118,7 +120,7 @@ class Plan:
             return None
         try:
             amount = Decimal(budget)
-        except InvalidOperation:
+        except (InvalidOperation, TypeError, ValueError):
             amount = Decimal(-1)
         if not (amount.is_finite() and amount > 0):
             raise PlanError(f"Plan {self.name!r} has budget={budget!r}: give an amount in USD above 0, such as '5.00'.")
@@ -144,6 +146,10 @@ class Plan:
     def names(self) -> list[str]:
         return [one.name for one in self.steps]
 
+    def knows(self, name: str) -> bool:
+        """Whether a step is, or was, called that."""
+        return any(name == one.name or name in one.aliases for one in self.steps)
+
 
 class Registry:
     """Every plan of the installed apps' `plans` modules and of AGENTRUNS_PLANS, by name; loaded once, when asked."""
@@ -159,10 +165,10 @@ class Registry:
 
     def get(self, name: str) -> Plan:
         """The plan called `name`; raises UnknownPlan, which lists those there are."""
-        try:
-            return self.all()[name]
-        except KeyError:
-            raise UnknownPlan(str(name)[:80], sorted(self.all())) from None
+        known = self.all()
+        if not (isinstance(name, str) and name in known):
+            raise UnknownPlan(str(name)[:80], sorted(known))
+        return known[name]
 
     def forget(self) -> None:
         """Loads anew at the next use: for tests that change AGENTRUNS_PLANS."""

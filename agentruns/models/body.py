@@ -28,8 +28,11 @@ class Body(models.Model):
 
     @classmethod
     def split(cls, value: Any) -> tuple[Any, "Body | None"]:
-        """Where `value` belongs: (the value, None) in its own row, or (None, a Body that is not stored yet)."""
-        text = encoding.dumps(value)
+        """Where `value` belongs: (the value, None) in its own row, or (None, a Body that is not stored yet).
+
+        Raises NotStorable for what would not come back equal.
+        """
+        text = encoding.dumps(value, exact=True)
         if len(text) <= INLINE_BYTES:
             return value, None
         return None, cls(sha256=hashlib.sha256(text.encode()).hexdigest(), content=text)
@@ -50,4 +53,7 @@ class Body(models.Model):
     def value(self) -> Any:
         if hashlib.sha256(self.content.encode()).hexdigest() != self.sha256:
             return Corrupt(self.content, "its SHA-256 is not the one it was stored under")
-        return encoding.loads(self.content)
+        try:
+            return encoding.loads(self.content)
+        except (ValueError, RecursionError) as error:
+            return Corrupt(self.content, str(error))

@@ -26,9 +26,9 @@ class Call(models.Model):
     model = models.CharField(max_length=100)
     provider = models.CharField(max_length=200, help_text="Base URL.")
     provider_key = models.CharField(max_length=16, blank=True, help_text="Start of the SHA-256 of the API key.")
-    response_id = models.CharField(max_length=200, blank=True)
+    response_id = models.CharField(max_length=1000, blank=True, help_text="Gateways make long ones.")
     background = models.BooleanField(default=False)
-    key = models.CharField(max_length=220, help_text="Idempotency-Key sent with it.")
+    key = models.CharField(max_length=260, help_text="Idempotency-Key sent with it.")
     fingerprint = models.CharField(max_length=64)
     request = EncodedField(null=True)
     request_body = models.ForeignKey(Body, models.SET_NULL, null=True, db_constraint=False, related_name="+")
@@ -73,6 +73,10 @@ class Call(models.Model):
     @property
     def is_open(self) -> bool:
         return self.state in OPEN
+
+    def elsewhere(self, base_url: str) -> str:
+        """For people: it cannot be asked for at `base_url`, where it was not made."""
+        return f"The call at {self.path} is in flight at {self.provider}, not at {base_url}. Set OPENAI_BASE_URL back."
 
     def reply(self) -> dict[str, Any]:
         """The answer's parts: text, refusal, tool_calls, model, incomplete (reason)."""

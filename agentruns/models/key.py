@@ -19,6 +19,7 @@ class IdempotencyKey(models.Model):
     arguments = EncodedField(null=True)
     state = models.CharField(max_length=8, choices=STATES)
     answer = EncodedField(null=True)
+    round = models.PositiveIntegerField(default=0, help_text="How often a person had retried the run by its last use.")
     created_at = models.DateTimeField()
     settled_at = models.DateTimeField(null=True)
 

@@ -1,9 +1,11 @@
 """What people order: cancel, retry, another budget. Each says why when it does not apply."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
+from django.utils import timezone
 
 from agentruns.errors import WrongState
 from agentruns.models.moment import now
@@ -11,6 +13,9 @@ from agentruns.models.status import LIVING, Status
 from agentruns.models.submission import budget_of
 from agentruns.models.trait import Trait
 from agentruns.models.wait import Wait
+
+# What a run may wait for when a person's retry makes it go on now.
+RETRIED = ("retry", "operator", "provider", "code")
 
 
 class Orders(Trait):
@@ -39,6 +44,21 @@ class Orders(Trait):
             run.record("cancelled", by=by, path=run.at_path)
             return True
 
+    def obey_cancel(self) -> bool:
+        """Ends a run that is being given back although a cancel was asked; part of the transaction that gives it back.
+
+        Without it the run would wait, or queue, with nobody left who was told to stop.
+        """
+        idle = self.rows().filter(pk=self.pk, status__in=(Status.QUEUED, Status.WAITING))
+        if not idle.filter(cancel_requested_at__isnull=False).update(
+            status=Status.CANCELLED, reason="cancelled", ended_at=now(), waiting_for="", wake_at=None
+        ):
+            return False
+        run: Any = self
+        run.close_waits()
+        run.record("cancelled")
+        return True
+
     def end_by_force(self) -> bool:
         """The clock's: a running run whose worker did not obey a cancel in time is ended under a new fence."""
         with transaction.atomic():
@@ -55,21 +75,21 @@ class Orders(Trait):
             return True
 
     def retry(self, by: Any = None) -> None:
-        """A failed run goes on from its finished steps, with the step's full number of retries again.
+        """A failed run goes on from its finished steps, with the step's full number of retries, and its time, again.
 
         A run that waits for its next try is woken now. Raises WrongState otherwise.
         """
         with transaction.atomic():
             run: Any = self.lock()
-            if run.status == Status.WAITING and run.waiting_for in {"retry", "operator", "provider", "code"}:
-                Wait.objects.filter(run=run, closed_at=None, kind=run.waiting_for).update(closed_at=now(), closed_by=by)
-            elif run.status != Status.FAILED:
+            if run.status != Status.FAILED and not (run.status == Status.WAITING and run.waiting_for in RETRIED):
                 raise WrongState(f"Run {run.short_id} {_why_no_retry(run)}")
+            # Others stay open: a sleep of another item is not over, a question not answered, by this.
+            Wait.objects.filter(run=run, closed_at=None, kind__in=RETRIED).update(closed_at=now(), closed_by=by)
             run.change(
                 (Status.FAILED, Status.WAITING), **self.queued(), failures=0, losses=0, entries=0, ended_at=None,
                 round=F("round") + 1, cancel_requested_at=None, cancel_requested_by=None,
+                deadline_at=_renewed_deadline(run),
             )  # fmt: skip
-            run.close_waits(by)
             run.record("retried", by=by, path=run.at_path)
             run.ring_after_commit()
 
@@ -85,6 +105,13 @@ class Orders(Trait):
             Wait.objects.filter(run=run, kind="budget", closed_at=None).update(closed_at=now(), closed_by=by)
             if run.status == Status.WAITING and run.waiting_for == "budget":
                 run.wake()
+
+
+def _renewed_deadline(run: Any) -> datetime | None:
+    """A run whose time limit is over gets as many minutes again; it would else fail at its first boundary."""
+    if run.deadline_at is None or run.deadline_at > timezone.now():
+        return run.deadline_at
+    return timezone.now() + (run.deadline_at - run.created_at)
 
 
 def _ended(run: Any) -> str:

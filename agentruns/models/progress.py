@@ -17,6 +17,8 @@ NO_CLAIM: dict[str, Any] = {"holder": "", "lease_expires_at": None, "at_since": 
 # A new row of the run: whatever was counted as "no progress" starts again.
 MOVED: dict[str, Any] = {"losses": 0, "entries": 0}
 
+PATIENT = {"slot", "budget", "price", "provider"}
+
 
 class Progress(Trait):
     """enter, checkpoint, park, fail, stop. All raise LeaseLost when the claim is over."""
@@ -27,17 +29,31 @@ class Progress(Trait):
 
         def wake(self) -> bool: ...
 
+        def obey_cancel(self) -> bool: ...
+
     def enter(self, path: str, number: int, build: str) -> None:
         """Moves `at` to the top-level step `path`: when the code's next step is not the one that was expected."""
         self.change_held(at_path=path, at_number=number, at_since=now(), failures=0, build=build, **MOVED)
 
     def keep(self, steps: Iterable[Step]) -> None:
-        """Inserts checkpoints; part of the caller's transaction, after its conditional write."""
+        """Inserts checkpoints; part of the caller's transaction, after its conditional write.
+
+        Without the ids of an earlier try that was rolled back: SQLite has given those to others by now.
+        """
         if not (rows := list(steps)):
             return
         if bodies := [row.body for row in rows if row.body is not None]:
             Body.store(bodies)
+        for row in rows:
+            row.pk = None
         Step.objects.bulk_create(rows)
+
+    @staticmethod
+    def book(ended: Attempt | None) -> None:
+        """Inserts the attempt that ended; part of the caller's transaction, after its conditional write."""
+        if ended is not None:
+            ended.pk = None
+            ended.save(force_insert=True)
 
     def checkpoint_part(self, steps: Sequence[Step], lease: float, build: str) -> None:
         """A sub-step is finished: it and what it learned are kept, the lease goes on."""
@@ -64,8 +80,9 @@ class Progress(Trait):
                     build=build, **MOVED,
                 )  # fmt: skip
             self.keep(steps)
-            ended.save(force_insert=True)
+            self.book(ended)
             if upcoming is None:
+                self.close_waits()
                 self.record("completed")
 
     def complete(self, build: str) -> None:
@@ -74,6 +91,7 @@ class Progress(Trait):
             self.change_held(
                 status=Status.COMPLETED, ended_at=now(), reason="", at_path="", at_number=0, build=build, **NO_CLAIM
             )
+            self.close_waits()
             self.record("completed")
 
     def park(
@@ -87,28 +105,36 @@ class Progress(Trait):
     ) -> None:
         """The run waits, holding no process and no lease. What is there already makes it a release: no wake is lost.
 
-        `failed`: the attempt was a failure of the step, to be tried again when the wait is over.
+        `ended`: the attempt that came to this; without one the step at work counts as not entered. `failed`: it was a
+        failure of the step, to be tried again when the wait is over. A cancel that was asked meanwhile ends the run.
         """
+        moved = MOVED if steps else {"entries": F("entries") + int(not failed and may_circle(waits))}
+        entered: dict[str, Any] = {} if ended else {"at_number": F("at_number") - 1}
         with transaction.atomic():
             self.change_held(
-                status=Status.WAITING, reason=reason, failures=F("failures") + int(failed), entries=F("entries") + 1,
+                status=Status.WAITING, reason=reason, failures=F("failures") + int(failed), **moved, **entered,
                 **NO_CLAIM,
             )  # fmt: skip
             self.keep(steps)
-            if steps:
-                self.rows().filter(pk=self.pk).update(**MOVED)
-            if ended is not None:
-                ended.save(force_insert=True)
+            self.book(ended)
             for wait in waits:
                 self._open(wait)
-            self._settle_waiting(reason)
-            if ended is not None and failed:
-                self.record("retrying", path=ended.path, error=str(ended.error)[:300], number=ended.number)
-            elif waits and waits[0].kind in {"operator", "approval", "effect", "budget", "price", "code", "provider"}:
-                self.record("waiting", path=waits[0].path, wait=waits[0].kind, reason=reason)
+            self._record_parked(waits, ended, reason)
+            if not self.obey_cancel():
+                self._settle_waiting(reason)
+
+    def _record_parked(self, waits: Sequence[Wait], ended: Attempt | None, reason: str) -> None:
+        if ended is not None and ended.outcome == "failed":
+            self.record("retrying", path=ended.path, error=str(ended.error)[:300], number=ended.number)
+        elif ended is not None and ended.outcome == "interrupted":
+            self.record("interrupted", path=ended.path, cause=ended.cause, worker=ended.worker)
+        elif waits and waits[0].kind in {"operator", "approval", "effect", "budget", "price", "code", "provider"}:
+            self.record("waiting", path=waits[0].path, wait=waits[0].kind, reason=reason)
 
     def _open(self, wait: Wait) -> None:
         seconds = getattr(wait, "seconds", None)
+        if wait.kind == "retry":  # of an earlier failure, when something else woke the run: its time is not this one's
+            Wait.objects.filter(run_id=self.pk, path=wait.path, kind="retry", closed_at=None).update(closed_at=now())
         Wait.objects.get_or_create(
             run_id=self.pk,
             path=wait.path,
@@ -137,8 +163,7 @@ class Progress(Trait):
         with transaction.atomic():
             self.change_held(status=Status.FAILED, reason=reason, ended_at=now(), **NO_CLAIM)
             self.keep(steps)
-            if ended is not None:
-                ended.save(force_insert=True)
+            self.book(ended)
             self.record("failed", path=ended.path if ended else "", error=reason[:300])
 
     def stop(self, ended: Attempt | None, steps: Sequence[Step] = ()) -> None:
@@ -146,10 +171,20 @@ class Progress(Trait):
         with transaction.atomic():
             self.change_held(status=Status.CANCELLED, reason="cancelled", ended_at=now(), **NO_CLAIM)
             self.keep(steps)
-            if ended is not None:
-                ended.save(force_insert=True)
+            self.book(ended)
             self.close_waits()
             self.record("cancelled", path=ended.path if ended else "")
 
     def close_waits(self, by: Any = None) -> None:
         Wait.objects.filter(run_id=self.pk, closed_at=None).update(closed_at=now(), closed_by=by)
+
+
+def may_circle(waits: Sequence[Wait]) -> bool:
+    """Whether coming back from these again and again would mean going round in circles.
+
+    Not so for what others take up meanwhile (places, money, the provider), which may be asked for any number of times.
+    """
+    return any(
+        wait.kind not in PATIENT and not (wait.kind == "model" and getattr(wait, "seconds", None) is not None)
+        for wait in waits
+    )

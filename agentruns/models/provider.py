@@ -1,7 +1,9 @@
 """What a provider can, whether it is stopped, what its models cost, and the budget of a day."""
 
+from typing import Any
+
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 
 from agentruns import pricing
 from agentruns.models.moment import in_seconds, now
@@ -51,11 +53,10 @@ class Provider(models.Model):
         cls.objects.update_or_create(base_url=base_url, model="", defaults=values)
 
     @classmethod
-    def reopen(cls, base_url: str) -> None:
-        """A call was taken: the provider works (again)."""
-        cls.objects.filter(base_url=base_url, model="", stopped_at__isnull=False).update(
-            stopped_at=None, reason="", probe_at=None
-        )
+    def reopen(cls, base_url: str) -> bool:
+        """A call was taken: the provider works. True: it had been stopped, and runs may wait for this."""
+        stopped = cls.objects.filter(base_url=base_url, model="", stopped_at__isnull=False)
+        return bool(stopped.update(stopped_at=None, reason="", probe_at=None))
 
 
 class Price(models.Model):
@@ -69,6 +70,13 @@ class Price(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model}: {self.input}/{self.output}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Runs that wait for this price go on."""
+        from agentruns.models.run import Run  # which has calls, which have prices
+
+        super().save(*args, **kwargs)
+        transaction.on_commit(Run.wake_priced, robust=True)
 
     @classmethod
     def override(cls, model: str) -> pricing.Price | None:

@@ -1,6 +1,7 @@
 """What a run cost, kept and lost: sums over its ledger, attempts and checkpoints; the figures of every page."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -62,7 +63,7 @@ def receipt(run: Any) -> Receipt:
     retries = list(run.events.filter(kind="retried").values_list("at", flat=True))
     if breaks or retries:
         total.kept = _kept(run, sorted(breaks + retries), by_top)
-        total.lost = _lost(run, calls)
+    total.lost = _lost(run, calls, bool(breaks))
     return total
 
 
@@ -86,22 +87,30 @@ def _kept(run: Any, breaks: list[datetime], by_top: dict[str, Decimal]) -> Decim
     )
 
 
-def _lost(run: Any, calls: list[Call]) -> Decimal:
-    """What was paid, or may have been, for calls that an interruption cut off and whose answer no step took.
-
-    A call at a path with a later try was not the one that was taken.
-    """
-    cut = {(path, number) for path, number in run.attempts.filter(outcome="interrupted").values_list("path", "number")}
-    newest: dict[str, int] = {}
+def _lost(run: Any, calls: list[Call], was_interrupted: bool) -> Decimal:
+    """What was paid, or may have been, and brought no step anything: calls that an interruption cut off, the other
+    try where two tries of one ask were answered, and answers that their provider had no more."""
+    cut: set[tuple[str, int]] = set()
+    if was_interrupted:
+        interrupted = run.attempts.filter(outcome="interrupted")
+        cut = {(path, number) for path, number in interrupted.values_list("path", "number")}
+    tries: defaultdict[tuple[str, int], list[Call]] = defaultdict(list)
     for call in calls:
-        newest[call.path] = max(newest.get(call.path, 0), call.number)
-    return sum(
-        (
-            call.cost if call.state in SETTLED else call.reserved
-            for call in calls
-            if (call.top, call.attempt) in cut
-            and call.state not in OPEN
-            and (call.number < newest[call.path] or call.state == "unknown")
-        ),
-        ZERO,
-    )
+        tries[call.path, call.ask].append(call)
+    return sum((_figure(call) for same in tries.values() for call in _lost_of(same, cut)), ZERO)
+
+
+def _lost_of(tries: list[Call], cut: set[tuple[str, int]]) -> Iterator[Call]:
+    """Of the tries of one ask, oldest first: those whose answer was not taken, and will not be."""
+    answers = [call for call in tries if call.state == "completed"]
+    taken = min(answers, key=lambda call: (call.settled_at, call.number), default=None)
+    for call in tries:
+        if call is taken or call.state in OPEN:
+            continue
+        is_cut = (call.top, call.attempt) in cut and (call.state == "unknown" or call is not tries[-1])
+        if is_cut or call.state == "expired" or taken is not None:
+            yield call
+
+
+def _figure(call: Call) -> Decimal:
+    return call.cost if call.state in SETTLED else call.reserved

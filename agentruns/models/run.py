@@ -117,6 +117,11 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Ledger, models.Model):
 
         return reverse("run", args=[self.pk])
 
+    def has_rows_under(self, top: str) -> bool:
+        """Whether anything was written at or under the top-level name `top`."""
+        rows = (self.steps.filter(top=top), self.calls.filter(top=top), self.attempts.filter(path=top))
+        return any(found.exists() for found in rows)
+
     @property
     def is_final(self) -> bool:
         return self.status in FINAL

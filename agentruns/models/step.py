@@ -5,20 +5,21 @@ from typing import Any
 from django.db import models
 
 from agentruns.models.body import Body
-from agentruns.models.fields import EncodedField
+from agentruns.models.fields import Corrupt, EncodedField
 
 
 class Step(models.Model):
     """A finished step: a checkpoint. Inserted once, never updated, never deleted."""
 
-    KINDS = [(kind, kind) for kind in ("step", "part", "ask", "sleep")]
+    KINDS = [(kind, kind) for kind in ("step", "part", "ask", "effect", "sleep")]
 
     run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="steps")
     path = models.CharField(max_length=200)
     top = models.CharField(max_length=64, help_text="The top-level step this path stands under, or is.")
     kind = models.CharField(max_length=8, choices=KINDS)
     output = EncodedField(null=True)
-    body = models.ForeignKey(Body, models.SET_NULL, null=True, db_constraint=False, help_text="An output over 2 KB.")
+    # Its reference outlives a deleted body: the output is then missing by name, and not None.
+    body = models.ForeignKey(Body, models.DO_NOTHING, null=True, db_constraint=False, help_text="An output over 2 KB.")
     labels = EncodedField(help_text="Where its value came from; whatever is missing reads as external.")
     reads = EncodedField(help_text="Names of the earlier steps it was handed.")
     started_at = models.DateTimeField(null=True)
@@ -32,10 +33,14 @@ class Step(models.Model):
         return self.path
 
     def value(self) -> Any:
-        """The output, from its own row or from its body; None also when retention deleted the body."""
+        """The output, from its own row or from its body; Corrupt when that is gone, or is not what was stored."""
         if self.body_id is None:
             return self.output
-        return self.body.value() if self.body else None
+        try:
+            body = self.body
+        except Body.DoesNotExist:
+            body = None
+        return body.value() if body else Corrupt("", f"its body {self.body_id[:12]} is gone")
 
 
 class Attempt(models.Model):

@@ -1,12 +1,12 @@
 """How a run begins: checked input, one row, one key; the same key twice is the same run."""
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
 from agentruns import encoding, pricing
@@ -19,6 +19,8 @@ from agentruns.plan import plans
 
 TASK_BYTES = 256 * 1024
 LARGEST_BUDGET = Decimal(100_000)
+SMALLEST_BUDGET = Decimal("0.0001")
+LONGEST_MINUTES = 366 * 24 * 60
 
 
 def budget_of(value: Any) -> Decimal:
@@ -31,7 +33,9 @@ def budget_of(value: Any) -> Decimal:
         raise Refusal(f"The budget {str(value)[:40]} must be above zero. Give USD, such as 5.00.")
     if amount > LARGEST_BUDGET:
         raise Refusal(f"The budget ${str(value)[:40]} is over the limit of ${LARGEST_BUDGET:,} for one run.")
-    return amount.quantize(Decimal("0.0001"))
+    if amount < SMALLEST_BUDGET:
+        raise Refusal(f"The budget ${str(value)[:40]} is under ${SMALLEST_BUDGET}. Give USD, such as 5.00.")
+    return amount.quantize(SMALLEST_BUDGET)
 
 
 def default_model() -> str:
@@ -57,6 +61,10 @@ def checked_task(task: Any) -> str:
             f"The task has {size:,} bytes; the limit is {TASK_BYTES:,}. "
             "Shorten it, or put the material where a step can fetch it."
         )
+    try:
+        encoding.dumps(task, exact=True)
+    except encoding.NotStorable as error:
+        raise Refusal(f"The task cannot be stored: {error}") from None
     return task
 
 
@@ -66,12 +74,43 @@ def checked_params(params: Any) -> dict[str, Any]:
     if not isinstance(params, dict):
         raise Refusal('The parameters must be a JSON object, such as {"language": "en"}.')
     try:
-        size = len(encoding.dumps(params))
+        size = len(encoding.dumps(params, exact=True))
     except encoding.NotStorable as error:
         raise Refusal(f"The parameters cannot be stored: {error}") from None
     if size > TASK_BYTES:
         raise Refusal(f"The parameters have {size:,} bytes; the limit is {TASK_BYTES:,}.")
     return params
+
+
+def checked_model(model: Any) -> str:
+    """A model with a price; the model is what its budget is kept by."""
+    if not isinstance(model, str) or len(model) > 100 or not model.isprintable():
+        raise Refusal("The model must be at most 100 printable characters, as its provider writes it.")
+    pricing.price_of(model, Price.override(model))
+    return model
+
+
+def checked_key(key: Any) -> str:
+    """What the submitter calls this submission; without one it is a new one each time."""
+    if not isinstance(key, str | None):
+        raise Refusal("The submission key must be a text.")
+    key = (key or "").strip() or uuid.uuid4().hex
+    if len(key) > 200 or not key.isprintable():
+        raise Refusal("The submission key must be at most 200 printable characters.")
+    return key
+
+
+def deadline_in(minutes: Any) -> datetime | None:
+    """When a run with this time limit is over; None for one without."""
+    if minutes in (None, ""):
+        return None
+    try:
+        limit = float(minutes)
+    except (TypeError, ValueError):
+        limit = -1.0
+    if not 0 < limit <= LONGEST_MINUTES:
+        raise Refusal(f"The time limit {str(minutes)[:40]!r} must be minutes, above 0 and at most {LONGEST_MINUTES:,}.")
+    return timezone.now() + timedelta(minutes=limit)
 
 
 class Submission(Trait):
@@ -100,38 +139,31 @@ class Submission(Trait):
         declared = plans.get(plan)
         task, params = checked_task(task), checked_params(params)
         amount = budget_of(declared.budget or settings.AGENT_BUDGET_USD if budget in (None, "") else budget)
-        model = model or default_model()
-        pricing.price_of(model, Price.override(model))
-        key = (key or uuid.uuid4().hex).strip()
-        if len(key) > 200 or not key.isprintable():
-            raise Refusal("The submission key must be at most 200 printable characters.")
         run = cls(
-            plan=declared.name, title=title_of(task), task=task, params=params, model=model, owner=owner,
-            priority=priority, budget=amount, at_path=declared.names[0], submission_key=key,
+            plan=declared.name, title=title_of(task), task=task, params=params, owner=owner, priority=priority,
+            model=checked_model(model or default_model()), submission_key=checked_key(key),
+            deadline_at=deadline_in(minutes), budget=amount, at_path=declared.names[0],
             created_at=now(), enqueued_at=now(),
-            deadline_at=timezone.now() + timedelta(minutes=minutes) if minutes else None,
         )  # fmt: skip
         return run._insert_once()
 
     def _insert_once(self) -> Self:
         run: Any = self
-        scoped = f"{run.owner_id or ''}:{run.submission_key}"
+        key = f"{run.owner_id or ''}:{run.submission_key}"
         fingerprint = encoding.fingerprint([run.plan, run.task, run.params, run.model])
         try:
             with transaction.atomic():
                 run.save(force_insert=True)
                 IdempotencyKey.objects.create(
-                    scope="submission",
-                    key=scoped,
-                    run_id=run.pk,
-                    fingerprint=fingerprint,
-                    state="done",
-                    created_at=now(),
+                    scope="submission", key=key, run_id=run.pk, fingerprint=fingerprint, state="done", created_at=now()
                 )
                 run.record("started", by=run.owner, budget=str(run.budget))
                 run.ring_after_commit()
-        except IntegrityError:
-            earlier = IdempotencyKey.objects.filter(scope="submission", key=scoped).first()
+        except (IntegrityError, OperationalError, InterfaceError) as error:
+            # Somebody was first with this key; or it was us, and the COMMIT's answer was lost.
+            if not isinstance(error, IntegrityError):
+                connection.close()
+            earlier = IdempotencyKey.objects.filter(scope="submission", key=key).first()
             if earlier is None:
                 raise
             if earlier.fingerprint != fingerprint:

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import F
 
 from agentruns import queues
-from agentruns.errors import LeaseLost
+from agentruns.errors import CancelAsked, LeaseLost
 from agentruns.models.moment import now
 from agentruns.models.status import Status
 
@@ -38,9 +38,28 @@ class Trait(Base):
 
     def change_held(self, **values: Any) -> None:
         """One conditional update by the holder of the claim; raises LeaseLost when it is no longer that."""
-        held = self.rows().filter(pk=self.pk, fence=self.fence, holder=self.holder, status=Status.RUNNING)
-        if not held.update(version=F("version") + 1, **values):
+        if not self.held().update(version=F("version") + 1, **values):
             raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
+
+    def held(self) -> Any:
+        """The row, while the claim that this object stands for is in force."""
+        return self.rows().filter(pk=self.pk, fence=self.fence, holder=self.holder, status=Status.RUNNING)
+
+    def is_held(self) -> bool:
+        return bool(self.held().exists())
+
+    def change_living(self) -> None:
+        """The last moment to say no to something new outside: fence, a lease that has not run out, no cancel asked.
+
+        Part of the transaction that writes an intent. Raises CancelAsked, LeaseLost.
+        """
+        mine = self.held()
+        living = mine.filter(lease_expires_at__gt=now(), cancel_requested_at=None)
+        if living.update(version=F("version") + 1, entries=0, losses=0):
+            return
+        if mine.filter(cancel_requested_at__isnull=False).exists():
+            raise CancelAsked(f"a cancel of run {self.pk} was asked for")
+        raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
 
     def lock(self) -> Self:
         """The run as it is now, locked until the transaction ends; locks go day, run, call, key, always."""

@@ -1,0 +1,233 @@
+"""What a step is handed. Everything durable that a step does goes through its ctx, under a name."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from agentruns import trust
+from agentruns.asking import Asking
+from agentruns.effecting import Effecting, FromFunction
+from agentruns.entry import Entry, checkpoint_row
+from agentruns.errors import MisusedContext, Parked, PlanError
+from agentruns.models import Wait
+from agentruns.models.moment import now
+from agentruns.models.spending import book_usage
+from agentruns.outcome import wait_for
+from agentruns.plan import PATH_LENGTH, StepFunction, name_of
+from agentruns.question import Answer, Question
+
+LONGEST_SLEEP_SECONDS = 10 * 366 * 86_400
+
+
+# Providers keep keys for 24 h; an hour less, so that none is repeated when it may have been forgotten.
+EFFECT_KEY_SECONDS = 23 * 3600
+
+
+class Prior(Mapping[str, Any]):
+    """Outputs of finished top-level steps, by name or alias. What is read is recorded, and its labels are handed on."""
+
+    def __init__(self, ctx: "Context") -> None:
+        self._ctx = ctx
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._ctx._entry
+        entry.check()
+        path = self._path(name)
+        if path is None:
+            known = ", ".join(self) or "none yet"
+            raise MisusedContext(f"prior[{name!r}]: no finished step is called that. Finished: {known}.")
+        with entry.ours():
+            value, labels = entry.output_of(path)
+        entry.reads.add(name)
+        self._ctx._hand_out(labels)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 - this is get
+
+    def _path(self, name: object) -> str | None:
+        self._ctx._entry.check()
+        finished = self._ctx._entry.finished
+        for step in self._ctx._entry.plan.steps:
+            names = (step.name, *step.aliases)
+            if name in names:
+                return next((one for one in names if one in finished), None)
+        return name if isinstance(name, str) and name in finished else None
+
+    def __contains__(self, name: object) -> bool:
+        return self._path(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        self._ctx._entry.check()
+        finished = self._ctx._entry.finished
+        return (step.name for step in self._ctx._entry.plan.steps if finished & {step.name, *step.aliases})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Context:
+    """One function's hands: `task`, `params`, `prior`, `key`, `ask`, `step`, `sleep`, `external`, `usage`.
+
+    A function may run again from its top after an interruption or a wake: what it did through here is replayed from
+    rows, what it did outside is done again.
+    """
+
+    def __init__(self, entry: Entry, path: str, retries: int, labels: set[str] | None = None) -> None:
+        self._entry, self._path, self._retries = entry, path, retries
+        self._labels: set[str] = set(labels or ())
+        self._names: set[str] = set()
+        self._effect: str | None = None
+        self.prior = Prior(self)
+
+    @property
+    def run_id(self) -> str:
+        self._entry.check()
+        return str(self._entry.run.pk)
+
+    @property
+    def task(self) -> str:
+        self._entry.check()
+        self._hand_out({trust.USER})
+        return str(self._entry.run.task)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        self._entry.check()
+        self._hand_out({trust.USER})
+        return copy.deepcopy(self._entry.run.params)  # what one step changes in it, no other step sees
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the present function: the same on every attempt, in every process."""
+        return f"{self.run_id}:{self._path}"
+
+    def ask(
+        self,
+        prompt: str | list[Any],
+        *,
+        name: str = "ask",
+        model: str | None = None,
+        instructions: str | None = None,
+        max_output_tokens: int | None = None,
+        tools: list[Any] | None = None,
+        schema: Any = None,
+        check: Callable[[Any], object] | None = None,
+    ) -> Answer:
+        """One model call, a durable sub-step: a `str` with `.usage`, `.cost` (USD), `.model`, `.data`, `.tool_calls`.
+
+        `schema`: a JSON schema or a pydantic model that the answer must fit; `check(answer)` raises to refuse it.
+        Either asks again, up to the step's `retries`. Raises Incomplete, Refused, BadAnswer, ModelError.
+        """
+        path = self._sub(name)
+        question = Question(
+            prompt, model or self._entry.run.model, instructions, max_output_tokens, tools, schema, check
+        )
+        with self._entry.ours():
+            answer, labels = Asking(self._entry, path, question, self._retries, self._labels).answer()
+        self._hand_out(labels)
+        return answer
+
+    def step(self, name: str, fn: Callable[..., Any], *args: Any) -> Any:
+        """A durable sub-step, finished once: `fn(ctx, *args)` if it was marked with @step, else `fn(*args)`."""
+        path = self._sub(name)
+        with self._entry.ours():
+            if (row := self._entry.steps.get(path)) is not None:
+                self._hand_out(trust.read(row.labels))
+                return self._entry.value_of(row)
+        self._entry.boundary()
+        began = timezone.now()
+        labels = self._labels
+        if isinstance(fn, StepFunction):
+            inner = Context(self._entry, path, fn.retries, self._labels)
+            value = fn(inner, *args)
+            labels = inner._labels
+        else:
+            value = fn(*args)
+        self._finish(path, "part", value, labels, began)
+        return value
+
+    def effect(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        on_unknown: str | Callable[..., Any] = "repeat",
+        key_life: float = EFFECT_KEY_SECONDS,
+    ) -> Any:
+        """One outside effect, at most one in a function: `fn(*args, key=ctx.key)`, once its intent is committed.
+
+        PermanentError or RetryLater from `fn` says that it did not happen; anything else leaves it unknown. Then
+        `on_unknown`: "repeat" (same key, same bytes, while the key is younger than `key_life` seconds), "ask" (a person
+        settles it), or a function that looks it up and returns its answer, or None. Returns what `fn` returned (JSON).
+        """
+        path = self._sub(name)
+        if self._effect is not None:
+            raise MisusedContext(
+                f"Step {self._path!r} has the effects {self._effect!r} and {name!r} under one key. Put the second in a "
+                "sub-step of its own: ctx.step(…)."
+            )
+        self._effect = name
+        labels = set(self._labels)
+        try:
+            with self._entry.ours():
+                return Effecting(self._entry, path, self.key, fn, args, on_unknown, key_life, labels).value()
+        except FromFunction as raised:
+            raise raised.error from None
+
+    def sleep(self, name: str, seconds: float) -> None:
+        """Parks the run until `seconds` have passed since the first time it came here; holds no process meanwhile."""
+        path = self._sub(name)
+        if not (isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_SLEEP_SECONDS):
+            raise MisusedContext(f"sleep({name!r}, {seconds!r}): give seconds, from 0 to {LONGEST_SLEEP_SECONDS:,}.")
+        with self._entry.ours():
+            if path in self._entry.steps:
+                return
+            wait = self._entry.wait_at(path)
+            if wait is None:
+                wait = wait_for(path, "timer", seconds=float(seconds))
+            elif wait.closed_at is not None or Wait.objects.filter(pk=wait.pk, until__lte=now()).exists():
+                self._finish(path, "sleep", None, set(), wait.opened_at)
+                Wait.objects.filter(pk=wait.pk, closed_at=None).update(closed_at=now())
+                return
+            self._entry.close(Parked(wait))
+
+    def external(self, value: Any, source: str) -> Any:
+        """Hands out a value that came from outside (`source`: where, for people); what follows carries the label."""
+        self._entry.check()
+        self._hand_out({trust.EXTERNAL})
+        return value
+
+    def usage(self, name: str, model: str, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Books what was paid outside `ask`, at once, once an attempt. It may pass the budget: it is already spent."""
+        path = self._sub(name)
+        with self._entry.ours():
+            book_usage(self._entry.run, path, self._entry.path, self._entry.number, model, input_tokens, output_tokens)
+
+    def _sub(self, name: str) -> str:
+        """The path of a sub-step called `name`, new in this entry of the function."""
+        self._entry.check()
+        try:
+            path = f"{self._path}/{name_of(name)}"
+        except PlanError as error:
+            raise MisusedContext(str(error)) from None
+        if len(path) > PATH_LENGTH:
+            raise MisusedContext(f"The path {path[:60]}… has {len(path)} characters; {PATH_LENGTH} is the limit.")
+        if name in self._names:
+            raise MisusedContext(
+                f"Step {self._path!r} uses the name {name!r} twice; give each its own, as in ask(…, name='second')."
+            )
+        self._names.add(name)
+        return path
+
+    def _finish(self, path: str, kind: str, value: Any, labels: set[str], began: datetime) -> None:
+        row = checkpoint_row(self._entry, path, kind, value, labels, began)
+        with self._entry.ours():
+            self._entry.checkpoint_part(row)
+        self._hand_out(labels)
+
+    def _hand_out(self, labels: set[str]) -> None:
+        self._labels |= labels

@@ -1,0 +1,245 @@
+"""Walks the plan of a claimed run: which names are finished, what is next, and how each execution ended.
+
+claimed run → next step → entry → function → value → checkpoint → next step … → one Outcome. The walk asks which names
+are finished, never how far it had come.
+"""
+
+import logging
+from time import monotonic
+
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.models import Max
+
+from agentruns import build
+from agentruns.context import Context
+from agentruns.entry import Authority, Entry, checkpoint_row
+from agentruns.errors import (
+    CancelAsked,
+    DeadlinePassed,
+    Draining,
+    Interruption,
+    LeaseLost,
+    MisusedContext,
+    SliceOver,
+    StepTimeout,
+    UnknownPlan,
+)
+from agentruns.models import Attempt, Run, Step
+from agentruns.models.fields import Corrupt
+from agentruns.outcome import Outcome, attempt_of, described, of_failure, of_interruption, pause_after, wait_for
+from agentruns.persist import in_transaction, leave_connection, persist
+from agentruns.plan import Plan, StepFunction, plans
+
+log = logging.getLogger(__name__)
+
+# A function that was entered so often, with no new row, goes round in circles: a person has to look.
+FRUITLESS_ENTRIES = 20
+
+
+class Walk:
+    """One worker's way through a run that it holds."""
+
+    def __init__(self, run: Run, authority: Authority) -> None:
+        self.run, self.authority = run, authority
+        self.finished: set[str] = set()
+        self.earlier: dict[str, int] = {}  # attempts that unfinished steps have had, by path
+        self.entry: Entry | None = None
+
+    def walk(self) -> str:
+        """Goes on until the run is completed, parked, failed, released or lost; returns which."""
+        try:
+            return self.contained()
+        except LeaseLost as lost:
+            log.warning("Run %s: %s; another goes on.", self.run.pk, lost)
+            self.note_stale(lost)
+            return "lost"
+
+    def note_stale(self, lost: LeaseLost) -> None:
+        try:
+            self.run.note_stale(self.run.worker, str(lost))
+        except DatabaseError as error:
+            log.warning("Run %s: that its worker was late is not written (%s).", self.run.pk, error)
+
+    def contained(self) -> str:
+        """Trouble that is nobody's but ours stops this run by name, and neither the worker nor any other run."""
+        try:
+            return self.begin()
+        except DatabaseError as error:
+            connection.close()
+            return self.wait_for("retry", described(error), seconds=pause_after(self.run.entries))
+        except Exception as error:
+            log.exception("Run %s: agentruns itself failed.", self.run.pk)
+            return self.wait_for("operator", f"agentruns itself failed in this run: {described(error)[:500]}")
+
+    def begin(self) -> str:
+        try:
+            plan = plans.get(self.run.plan)
+        except UnknownPlan as unknown:
+            return self.wait_for("code", str(unknown))
+        if self.run.at_path and not plan.knows(self.run.at_path):
+            return self.wait_for("code", f"Plan {plan.name!r} has no step {self.run.at_path!r} any more.")
+        for name in ("task", "params"):
+            if isinstance(broken := getattr(self.run, name), Corrupt):
+                return self.wait_for("operator", f"The run's stored {name} cannot be read ({broken.reason}).")
+        if self.run.entries >= FRUITLESS_ENTRIES:
+            return self.wait_for("operator", f"Step {self.run.at_path} was entered {self.run.entries} times in vain.")
+        self.look_back()
+        return self.steps(plan)
+
+    def look_back(self) -> None:
+        """What is finished by name. The first claim after an interruption is an event; parks and wakes are none."""
+        self.finished = set(Step.objects.filter(run=self.run, kind="step").values_list("path", flat=True))
+        unfinished = Attempt.objects.filter(run=self.run).exclude(outcome="finished")
+        self.earlier = dict(unfinished.values_list("path").annotate(Max("number")).order_by())
+        last = self.run.attempts.order_by("-ended_at", "-pk").first() if self.earlier else None
+        if last is not None and last.outcome == "interrupted":
+            self.run.record("resumed", path=self.run.at_path, worker=self.run.worker, finished=len(self.finished))
+
+    def steps(self, plan: Plan) -> str:
+        todo = [(step, path) for step in plan.steps if (path := self.path_of(step)) not in self.finished]
+        if not todo:
+            persist(self.authority, lambda: self.run.complete(build.current()), self.is_over)
+        for (step, path), following in zip(todo, [*todo[1:], None], strict=True):
+            if ending := self.stop():
+                return ending
+            number = self.enter(path)
+            outcome = self.execute(plan, step, path, number)
+            if outcome.kind != "finished":
+                return self.end(outcome)
+            assert outcome.row is not None
+            self.checkpoint(outcome.row, following and following[1])
+        return "completed"
+
+    def path_of(self, step: StepFunction) -> str:
+        """The name under which this run knows the step: an old one, if the run has rows at or under it."""
+        for alias in step.aliases:
+            if alias in self.finished or self.run.has_rows_under(alias):
+                return alias
+        return step.name
+
+    def stop(self) -> str | None:
+        """Before a step is entered: whether this worker should give the run back, or end it."""
+        try:
+            self.authority.boundary()
+        except (Draining, SliceOver) as why:
+            cause = "drain" if isinstance(why, Draining) else "slice"
+            persist(self.authority, lambda: self.run.release(cause=cause), self.is_over)
+            return "released"
+        except CancelAsked:
+            persist(self.authority, lambda: self.run.stop(None), self.is_over)
+            return "cancelled"
+        except DeadlinePassed as why:
+            reason = str(why)
+            persist(self.authority, lambda: self.run.fail(None, reason), self.is_over)
+            return "failed"
+        return None
+
+    def enter(self, path: str) -> int:
+        """Makes `path` the step at work, if that was not foreseen; returns its attempt's number."""
+        if self.run.at_path != path:
+            number = self.earlier.get(path, 0) + 1
+            persist(self.authority, lambda: self.run.enter(path, number, build.current()), lambda: False)
+            self.run.at_path, self.run.at_number, self.run.failures = path, number, 0
+        return self.run.at_number
+
+    # --- one execution ------------------------------------------------------------------------------------------
+
+    def execute(self, plan: Plan, step: StepFunction, path: str, number: int) -> Outcome:
+        """Runs the function once; whatever happens in it becomes an Outcome."""
+        self.entry = entry = Entry(self.run, plan, step, path, number, self.authority, self.finished)
+        ctx = Context(entry, path, step.retries)
+        error: BaseException | None = None
+        row: Step | None = None
+        try:
+            with self.authority.limited(entry, step.timeout):
+                value = step.fn(ctx)
+            if in_transaction():
+                raise MisusedContext("The step left a database transaction open; what it wrote in it is undone.")
+            if entry.closed is None:
+                row = checkpoint_row(entry, path, "step", value, ctx._labels, entry.started_at)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # also SystemExit and asyncio's CancelledError: the function's, not ours
+            error = raised
+        if in_transaction():
+            leave_connection()
+        if isinstance(error, Interruption):
+            entry.closed = entry.closed or error
+        if entry.closed is not None:  # the function let it out, or caught it and went on: its value does not count
+            return self.interrupted(step, entry.closed)
+        if error is not None:
+            return of_failure(error, path=path, failures=self.run.failures, retries=step.retries)
+        return Outcome("finished", row=row)
+
+    def interrupted(self, step: StepFunction, why: Interruption) -> Outcome:
+        assert self.entry is not None
+        if isinstance(why, StepTimeout):  # of all that is ours, this alone is the step's own fault
+            return of_failure(why, path=self.entry.path, failures=self.run.failures, retries=step.retries)
+        outcome = of_interruption(why, path=self.entry.path, entries=self.run.entries)
+        if outcome is None:
+            raise why
+        return outcome
+
+    # --- how it is written --------------------------------------------------------------------------------------
+
+    def checkpoint(self, row: Step, upcoming: str | None) -> None:
+        """The step is finished: its row, its attempt, and the next step, in one commit."""
+        assert self.entry is not None
+        number = self.earlier.get(upcoming or "", 0) + 1
+        rows = [*self.entry.pending, row]
+        ended = attempt_of(self.entry, Outcome("finished"))
+        sent_at = monotonic()
+        persist(
+            self.authority,
+            lambda: self.run.checkpoint(rows, ended, upcoming, number, self.authority.lease, build.current()),
+            lambda: self.has_attempt(ended),
+        )
+        self.authority.renewed(sent_at)
+        self.finished.add(row.path)
+        self.entry = None
+        self.run.at_path, self.run.at_number, self.run.failures = upcoming or "", number, 0
+
+    def end(self, outcome: Outcome) -> str:
+        """Writes how the walk ends: one verb of the run."""
+        assert self.entry is not None
+        ended, run = attempt_of(self.entry, outcome), self.run
+
+        def write() -> None:
+            rows = self.unsaved()
+            match outcome.kind:
+                case "failed":
+                    run.fail(ended, outcome.reason, rows)
+                case "retry" | "parked":
+                    run.park(outcome.waits, ended, rows, failed=outcome.kind == "retry", reason=outcome.reason)
+                case "cancelled":
+                    run.stop(ended, rows)
+                case _:
+                    run.release(ended, cause=outcome.cause, steps=rows)
+
+        persist(self.authority, write, lambda: self.has_attempt(ended))
+        return outcome.kind
+
+    def unsaved(self) -> list[Step]:
+        """What was learned since the last commit. An exception may have struck between the two."""
+        assert self.entry is not None
+        pending = list(self.entry.pending)
+        paths = [row.path for row in pending]
+        there = set(Step.objects.filter(run=self.run, path__in=paths).values_list("path", flat=True)) if paths else ()
+        return [row for row in pending if row.path not in there]
+
+    def wait_for(self, kind: str, reason: str, seconds: float | None = None) -> str:
+        """Parks with no step entered: the plan is gone, a row is broken, or a person has to look."""
+        wait = wait_for(self.run.at_path or "plan", kind, seconds=seconds, reason=reason)
+        persist(self.authority, lambda: self.run.park([wait], None, reason=reason), self.is_over)
+        return "parked"
+
+    # --- whether a write landed ---------------------------------------------------------------------------------
+
+    def has_attempt(self, ended: Attempt) -> bool:
+        """Mine: one of the same number that a rescue wrote has another outcome."""
+        mine = Attempt.objects.filter(run=self.run, path=ended.path, number=ended.number, outcome=ended.outcome)
+        return mine.exists()
+
+    def is_over(self) -> bool:
+        return not self.run.is_held()

@@ -1,0 +1,113 @@
+"""How one execution of a step ended: from the exception that left the function to what is written about it."""
+
+import random
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentruns import build
+from agentruns.errors import (
+    CancelAsked,
+    DatabaseTrouble,
+    DeadlinePassed,
+    Draining,
+    Interruption,
+    Parked,
+    PermanentError,
+    RetryLater,
+    SliceOver,
+)
+from agentruns.models import Attempt, Step, Wait
+from agentruns.models.moment import now
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 300.0
+
+
+@dataclass
+class Outcome:
+    """`kind`: finished, failed, retry, parked, released or cancelled; `cause`: of a release or an interruption.
+
+    `row`: the checkpoint of a finished one, not stored yet.
+    """
+
+    kind: str
+    error: BaseException | None = None
+    waits: list[Wait] = field(default_factory=list)
+    reason: str = ""
+    cause: str = ""
+    row: Step | None = None
+
+    @property
+    def of_attempt(self) -> str:
+        """The same in the words of Attempt.outcome."""
+        if self.cause in {"database", "deploy", "lease"}:
+            return "interrupted"
+        return {"retry": "failed", "released": "parked"}.get(self.kind, self.kind)
+
+
+def of_failure(error: BaseException, *, path: str, failures: int, retries: int) -> Outcome:
+    """Tried again after a pause, unless `error` says that this would not help, or all `retries` were used up before."""
+    reason = described(error)[:1000]
+    if isinstance(error, PermanentError) or failures >= retries:
+        return Outcome("failed", error, reason=reason)
+    seconds = error.seconds if isinstance(error, RetryLater) else pause_after(failures)
+    return Outcome("retry", error, [wait_for(path, "retry", seconds=seconds)], reason)
+
+
+def of_interruption(why: Interruption, *, path: str, entries: int) -> Outcome | None:
+    """What of ours ended an entry, as its outcome; None: the claim is lost, and nothing may be written."""
+    match why:
+        case Parked():
+            return Outcome("parked", waits=[one for one in why.waits if isinstance(one, Wait)], reason=why.reason)
+        case CancelAsked():
+            return Outcome("cancelled")
+        case Draining():
+            return Outcome("released", cause="drain")
+        case SliceOver():
+            return Outcome("released", cause="slice")
+        case DeadlinePassed():
+            return Outcome("failed", why, reason=str(why))
+        case DatabaseTrouble():
+            # After a pause: a trouble that lasts would else be met again at once, by one worker after another.
+            wait = wait_for(path, "retry", seconds=pause_after(entries), reason=str(why))
+            return Outcome("parked", why, [wait], reason=str(why), cause="database")
+        case _:
+            return None
+
+
+def pause_after(times: int) -> float:
+    """Seconds, after so many that were in vain: 2 s doubling to 5 min, ±20 %."""
+    return min(FIRST_PAUSE_SECONDS * 2 ** min(times, 16), LONGEST_PAUSE_SECONDS) * random.uniform(0.8, 1.2)  # noqa: S311
+
+
+def wait_for(path: str, kind: str, *, seconds: float | None = None, reason: str = "") -> Wait:
+    """A Wait that is not stored yet; `seconds` count from when it is."""
+    wait = Wait(path=path, kind=kind, payload={"reason": reason} if reason else None)
+    wait.seconds = seconds  # type: ignore[attr-defined]
+    return wait
+
+
+def attempt_of(entry: Any, outcome: Outcome) -> Attempt:
+    """The row of the execution that `entry` was; its end is by the database's clock, when it is written."""
+    error = outcome.error
+    return Attempt(
+        run=entry.run, path=entry.path, number=entry.number, worker=entry.run.worker, build=build.current(),
+        started_at=entry.started_at, ended_at=now(), outcome=outcome.of_attempt, cause=outcome.cause,
+        error=described(error)[:2000] if error else "", traceback=traced(error) if error else "",
+    )  # fmt: skip
+
+
+def described(error: BaseException) -> str:
+    """Type and message. An author's exception may itself fail to say what it is."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__} (its message cannot be read)"
+
+
+def traced(error: BaseException) -> str:
+    """The traceback's last 20,000 characters."""
+    try:
+        return "".join(traceback.format_exception(error))[-20_000:]
+    except Exception as trouble:
+        return f"The traceback cannot be written: {type(trouble).__name__}"
