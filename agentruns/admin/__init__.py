@@ -1,0 +1,11 @@
+"""The admin: every row to look at, few to change. Runs change by their verbs only, as everywhere."""
+
+from django.contrib import admin
+
+from agentruns.admin import money, rows, runs
+
+__all__ = ["money", "rows", "runs"]
+
+admin.site.site_header = "agentruns"
+admin.site.site_title = "agentruns admin"
+admin.site.index_title = "Rows"
