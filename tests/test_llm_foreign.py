@@ -1,50 +1,12 @@
 """The same client against a provider that nobody here wrote: llmock, from PyPI, with its own ways to break."""
 
-import socket
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
-from pathlib import Path
-
-import httpx2
 import pytest
 
 from agentruns.errors import AnswerLost, ProviderBusy, ResponseGone
 from agentruns.exchange import Request
-from agentruns.llm import Provider
+from tests.foreign import llmock
 
 REQUEST = Request(model="gpt-4o", input="Name three parts of a report.", max_output_tokens=200)
-
-
-@contextmanager
-def llmock(*options):
-    """A running llmock's provider, and the list of requests that it says it got."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    program = Path(sys.executable).with_name("llmock")
-    process = subprocess.Popen(
-        [program, "serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error", *options],
-        stdout=subprocess.DEVNULL,
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until_it_answers(process, f"{address}/_llmock/requests")
-        yield Provider.at(f"{address}/v1", "sk-test"), lambda: httpx2.get(f"{address}/_llmock/requests").json()
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def wait_until_it_answers(process, url):
-    until = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < until:
-        try:
-            httpx2.get(url, timeout=1)
-            return
-        except httpx2.TransportError:
-            time.sleep(0.05)
-    pytest.fail("llmock did not start")
 
 
 @pytest.fixture(scope="module")
