@@ -29,8 +29,8 @@ class Asking:
 
     def __init__(self, entry: Entry, path: str, question: Question, retries: int, labels: set[str]) -> None:
         self.entry, self.path, self.question, self.retries = entry, path, question, retries
-        self.labels = trust.written(labels)
-        self.sending = Sending(entry, path, question)
+        self.labels = set(labels) or {trust.TRUSTED}
+        self.sending = Sending(entry, path, question, self.labels)
 
     def answer(self) -> tuple[Answer, set[str]]:
         """The answer and its labels. Leaves by a Parked when it has to be waited for."""
@@ -42,7 +42,7 @@ class Asking:
                 self.sending.begin(ask=1)
             elif call.state == "completed":
                 try:
-                    return self.take(call), set(self.labels)
+                    return self.take(call), self.labels_of(call)
                 except Misfit as misfit:
                     self.ask_again_after(misfit, call)
                 except Refused:
@@ -74,10 +74,14 @@ class Asking:
         """Makes the completed call this ask's answer; its Step goes into the next checkpoint."""
         answer, stored = accepted(call, self.question)
         self.note_if_changed(call)
-        row = checkpoint_row(self.entry, self.path, "ask", stored, set(self.labels), call.created_at)
+        row = checkpoint_row(self.entry, self.path, "ask", stored, self.labels_of(call), call.created_at)
         self.entry.pending.append(row)
         self.entry.steps[self.path] = row
         return answer
+
+    def labels_of(self, call: Call) -> set[str]:
+        """Of the context that asked for it, which a later entry need not meet again, and of this one."""
+        return trust.read(call.labels) | self.labels
 
     def note_if_changed(self, call: Call) -> None:
         """The paid answer is used even when the code would ask something else by now; the page says so, once."""

@@ -14,10 +14,10 @@ from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import MisusedContext, Parked, PlanError
 from agentruns.models import Wait
 from agentruns.models.moment import now
-from agentruns.models.spending import book_usage
 from agentruns.outcome import wait_for
 from agentruns.plan import PATH_LENGTH, StepFunction, name_of
 from agentruns.question import Answer, Question
+from agentruns.sending import book_outside
 
 LONGEST_SLEEP_SECONDS = 10 * 366 * 86_400
 
@@ -205,7 +205,7 @@ class Context:
         """Books what was paid outside `ask`, at once, once an attempt. It may pass the budget: it is already spent."""
         path = self._sub(name)
         with self._entry.ours():
-            book_usage(self._entry.run, path, self._entry.path, self._entry.number, model, input_tokens, output_tokens)
+            book_outside(self._entry, path, model, input_tokens, output_tokens)
 
     def _sub(self, name: str) -> str:
         """The path of a sub-step called `name`, new in this entry of the function."""

@@ -38,8 +38,7 @@ class Effecting:
         self.on_unknown, self.key_life, self.labels = on_unknown, key_life, labels
         self.arguments = encoding.loads(encoding.dumps(list(args)))
         self.began = timezone.now()
-        self.takes_key = takes_key(fn)
-        if not self.takes_key and on_unknown == "repeat":
+        if not takes_key(fn) and on_unknown == "repeat":
             raise MisusedContext(
                 f"{fn_name(fn)} takes no `key`, so it cannot be repeated safely. Give it a parameter `key`, or say "
                 'on_unknown="ask" or on_unknown=<a function that looks the effect up>.'
@@ -74,11 +73,11 @@ class Effecting:
     # --- what an earlier entry left -----------------------------------------------------------------------------------
 
     def go_on_from_failure(self, row: IdempotencyKey) -> None:
-        """It is known not to have happened. A person's retry opens the next generation of the key; nothing else does."""
+        """It is known not to have happened. Only a person's retry opens the next generation of the key."""
         if row.round != self.entry.run.round:
             self.begin(effect.generations(self.entry.run, self.path) + 1)
-        elif (row.answer or {}).get("permanent"):
-            raise PermanentError(row.answer["error"])
+        elif (said := row.answer or {}).get("permanent"):
+            raise PermanentError(said.get("error", "it failed for good"))
         else:
             self.send_again(row)
 
@@ -106,7 +105,7 @@ class Effecting:
         """`look(*args, key=…)` returns the answer of what happened, or None: it did not."""
         self.entry.boundary()
         try:
-            found = look(*row.arguments, key=row.key) if takes_key(look) else look(*row.arguments)
+            found = called(look, row)
         except Exception as failure:
             raise FromFunction(failure) from failure
         if found is None:
@@ -134,7 +133,7 @@ class Effecting:
         """Calls the function with the row's key and bytes; only what it raises as such says that it did not happen."""
         crash.point("intent-committed")
         try:
-            answer = self.fn(*row.arguments, key=row.key) if self.takes_key else self.fn(*row.arguments)
+            answer = called(self.fn, row)
         except (PermanentError, RetryLater) as failure:
             permanent = isinstance(failure, PermanentError)
             effect.learn(row, "failed", {"error": str(failure), "permanent": permanent})
@@ -144,6 +143,12 @@ class Effecting:
             raise FromFunction(failure) from failure
         crash.point("effect-done")
         effect.learn(row, "done", encoding.loads(encoding.dumps(answer)))
+
+
+def called(fn: Callable[..., Any], row: IdempotencyKey) -> Any:
+    """`fn` with the row's bytes, and its key where there is a parameter for it."""
+    arguments = row.arguments or []
+    return fn(*arguments, key=row.key) if takes_key(fn) else fn(*arguments)
 
 
 def takes_key(fn: Callable[..., Any]) -> bool:

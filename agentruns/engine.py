@@ -57,7 +57,7 @@ class Walk:
 
     def note_stale(self, lost: LeaseLost) -> None:
         try:
-            self.run.note_stale(self.run.worker, str(lost))
+            self.run.note("lease_lost", worker=self.run.worker, reason=str(lost))
         except DatabaseError as error:
             log.warning("Run %s: that its worker was late is not written (%s).", self.run.pk, error)
 
@@ -94,12 +94,13 @@ class Walk:
         self.earlier = dict(unfinished.values_list("path").annotate(Max("number")).order_by())
         last = self.run.attempts.order_by("-ended_at", "-pk").first() if self.earlier else None
         if last is not None and last.outcome == "interrupted":
-            self.run.record("resumed", path=self.run.at_path, worker=self.run.worker, finished=len(self.finished))
+            self.run.note("resumed", path=self.run.at_path, worker=self.run.worker, finished=len(self.finished))
 
     def steps(self, plan: Plan) -> str:
         todo = [(step, path) for step in plan.steps if (path := self.path_of(step)) not in self.finished]
         if not todo:
             persist(self.authority, lambda: self.run.complete(build.current()), self.is_over)
+            return "completed"
         for (step, path), following in zip(todo, [*todo[1:], None], strict=True):
             if ending := self.stop():
                 return ending

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 
 from agentruns.errors import MisusedContext, Refused
+from agentruns.exchange import Request
 from agentruns.models import Call
 
 OWN_TOOLS = ("function", "custom")  # answered by us; whatever else a provider runs, and bills, itself
@@ -114,3 +115,16 @@ def accepted(call: Call, question: Question) -> tuple[Answer, dict[str, Any]]:
         except Exception as refusal:
             raise Misfit(f"{type(refusal).__name__}: {refusal}") from refusal
     return answer, stored
+
+
+def repeated(call: Call) -> Request | None:
+    """The request of `call` once more, byte for byte; None when it is not stored any more."""
+    body = call.request_sent()
+    if not isinstance(body, dict):
+        return None
+    shape = body.get("text", {}).get("format", {})
+    return Request(
+        model=body["model"], input=body["input"], instructions=body.get("instructions"),
+        max_output_tokens=body["max_output_tokens"], tools=body.get("tools"), schema=shape.get("schema"),
+        schema_name=shape.get("name", ""), metadata=body.get("metadata", {}), idempotency_key=call.key,
+    )  # fmt: skip

@@ -16,24 +16,27 @@ from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from agentruns import encoding, llm, pricing
+from agentruns import encoding, llm, pricing, trust
 from agentruns.booking import booking_of, refusal_of, stored
 from agentruns.entry import Entry
 from agentruns.errors import (
     AnswerLost,
     BackgroundRefused,
     Interruption,
+    MisusedContext,
     ModelError,
     Parked,
     ProviderBusy,
     ProviderStopped,
     ProviderTrouble,
+    StepTimeout,
     UnknownPrice,
 )
 from agentruns.models import Call, Price, Provider, Run, Wait
 from agentruns.models.ledger import NoRoom, lose, settle, submitted
 from agentruns.models.moment import in_seconds
-from agentruns.question import Question
+from agentruns.models.spending import book_usage
+from agentruns.question import Question, repeated
 
 CALL_DEADLINE_SECONDS = 2 * 3600  # a background call that is still open then is cancelled and asked again
 # What a provider said is worth more than our patience: a database that is away is waited for so long, in seconds.
@@ -46,8 +49,8 @@ PARTIAL_CHARACTERS = 20_000
 class Sending:
     """Makes the calls of one ask at `path`."""
 
-    def __init__(self, entry: Entry, path: str, question: Question) -> None:
-        self.entry, self.path, self.question = entry, path, question
+    def __init__(self, entry: Entry, path: str, question: Question, labels: set[str]) -> None:
+        self.entry, self.path, self.question, self.labels = entry, path, question, labels
         self.provider = llm.provider()
 
     def begin(self, *, ask: int, again: Call | None = None, maybe_twice: bool = False) -> None:
@@ -58,9 +61,13 @@ class Sending:
         """
         self.question.refuse_misuse()
         self.entry.boundary()
+        if self.time_left() <= 0:  # the heartbeat is about to say so; a call begun now would be paid and cut off
+            self.entry.close(StepTimeout(f"step {self.entry.path} ran over {self.entry.step.timeout:g} s"))
         request = self.request(ask) if again is None else repeated(again) or self.request(ask)
         background = self.use_background(request.model)
-        call = self.intended(request, ask=ask, background=background, maybe_twice=maybe_twice)
+        labels = self.labels if again is None else self.labels | trust.read(again.labels)
+        about = {"ask": ask, "background": background, "maybe_twice": maybe_twice, "labels": trust.written(labels)}
+        call = self.intended(request, about)
         self.entry.calls[self.path].append(call)
         try:
             self.entry.authority.living()  # the commit may have taken longer than the lease
@@ -88,7 +95,7 @@ class Sending:
 
     # --- the intent ---------------------------------------------------------------------------------------------
 
-    def intended(self, request: llm.Request, *, ask: int, background: bool, maybe_twice: bool) -> Call:
+    def intended(self, request: llm.Request, about: dict[str, Any]) -> Call:
         """The Call, committed with its reservation. A lost COMMIT is looked up: an intent that nobody sent would be
         taken for one that may have been paid."""
         price, worst = self.priced(request)
@@ -97,11 +104,11 @@ class Sending:
 
         def call() -> Call:
             return Call(
-                path=self.path, top=self.entry.path, ask=ask, round=self.entry.run.round, attempt=self.entry.number,
+                path=self.path, top=self.entry.path, round=self.entry.run.round, attempt=self.entry.number,
                 model=request.model, provider=self.provider.base_url, provider_key=self.provider.key_hash,
-                background=background, key=request.idempotency_key, fingerprint=request.fingerprint(),
-                request=request.body(), maybe_twice=maybe_twice, reserved=worst, price=stored(price),
-                price_source=price.source[:60], deadline_at=in_seconds(CALL_DEADLINE_SECONDS),
+                key=request.idempotency_key, fingerprint=request.fingerprint(), request=request.body(),
+                reserved=worst, price=stored(price), price_source=price.source[:60],
+                deadline_at=in_seconds(CALL_DEADLINE_SECONDS), **about,
             )  # fmt: skip
 
         def landed() -> bool:
@@ -132,7 +139,7 @@ class Sending:
         reply: llm.Reply | None = None
         try:
             reply = self.provider.submit(
-                request, background=background, on_text=partial_keeper(call), timeout_seconds=self.time_left()
+                request, background=background, on_text=partial_keeper(call), timeout_seconds=max(self.time_left(), 1.0)
             )
             self.book(call, reply, background)
         except Interruption as why:  # the heartbeat raises it in this thread: the step's time is over, or the claim
@@ -178,21 +185,19 @@ class Sending:
             Provider.stop(self.provider.base_url, str(trouble))
 
     def time_left(self) -> float:
-        """A call may take as long as its step: the heartbeat ends both."""
-        return max(self.entry.step.timeout - (timezone.now() - self.entry.started_at).total_seconds(), 1.0)
+        """Seconds; a call may take as long as its step: the heartbeat ends both."""
+        return self.entry.step.timeout - (timezone.now() - self.entry.started_at).total_seconds()
 
 
-def repeated(call: Call) -> llm.Request | None:
-    """The request of `call` once more, byte for byte; None when it is not stored any more."""
-    body = call.request_sent()
-    if not isinstance(body, dict):
-        return None
-    shape = body.get("text", {}).get("format", {})
-    return llm.Request(
-        model=body["model"], input=body["input"], instructions=body.get("instructions"),
-        max_output_tokens=body["max_output_tokens"], tools=body.get("tools"), schema=shape.get("schema"),
-        schema_name=shape.get("name", ""), metadata=body.get("metadata", {}), idempotency_key=call.key,
-    )  # fmt: skip
+def book_outside(entry: Entry, path: str, model: str, input_tokens: int, output_tokens: int) -> None:
+    """What was paid outside `ask`, once an attempt. A model without a price is waited for, as in an ask."""
+    if min(input_tokens, output_tokens) < 0:
+        raise MisusedContext(f"usage of {input_tokens} and {output_tokens} tokens: give counts, 0 or more.")
+    tokens = (input_tokens, output_tokens)
+    try:
+        booked(lambda: book_usage(entry.run, path, entry.path, entry.number, model, *tokens))
+    except UnknownPrice as unknown:
+        park(entry, "price", path, reason=str(unknown), model=model)
 
 
 def park(

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from agentruns.supervision import embedded
 from tests.machine import free_port
 from tests.system import ROOT, is_alive, wait_until
 
@@ -193,6 +194,23 @@ def test_when_it_is_killed_its_children_end_and_the_next_one_has_its_port(start)
     assert again.end(signal.SIGTERM) == 0
     assert left(family) == []
     again.until_said("Stopped")
+
+
+def test_where_no_redis_is_installed_the_one_from_the_wheel_is_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    server = subprocess.Popen(embedded.command(tmp_path))
+    try:
+        assert server.args[0].endswith("valkey-server")
+        wait_until(lambda: embedded.answers(embedded.socket_path(tmp_path)), "it answers")
+    finally:
+        server.terminate()
+        server.wait(timeout=10)
+
+
+def test_a_home_that_cannot_be_made_is_one_clear_line(tmp_path):
+    (tmp_path / "file").touch()
+    said = refusal(tmp_path / "file" / "home", SECRET_KEY="x" * 50)
+    assert f"{tmp_path}/file/home cannot be written" in said
 
 
 def test_a_taken_port_is_one_clear_line(tmp_path):

@@ -204,6 +204,7 @@ class Migration(migrations.Migration):
                 ('background', models.BooleanField(default=False)),
                 ('key', models.CharField(help_text='Idempotency-Key sent with it.', max_length=260)),
                 ('fingerprint', models.CharField(max_length=64)),
+                ('labels', agentruns.models.fields.EncodedField(help_text='Of the context that asked, before it has a Step; missing: external.', null=True)),
                 ('request', agentruns.models.fields.EncodedField(null=True)),
                 ('answer', agentruns.models.fields.EncodedField(help_text='{text, refusal, tool_calls, model, incomplete}', null=True)),
                 ('partial', agentruns.models.fields.EncodedField(default=str, help_text='Text of a stream so far, for the page.')),

@@ -30,6 +30,7 @@ class Call(models.Model):
     background = models.BooleanField(default=False)
     key = models.CharField(max_length=260, help_text="Idempotency-Key sent with it.")
     fingerprint = models.CharField(max_length=64)
+    labels = EncodedField(null=True, help_text="Of the context that asked, before it has a Step; missing: external.")
     request = EncodedField(null=True)
     request_body = models.ForeignKey(Body, models.SET_NULL, null=True, db_constraint=False, related_name="+")
     answer = EncodedField(null=True, help_text="{text, refusal, tool_calls, model, incomplete}")

@@ -137,12 +137,6 @@ class Claiming(Trait):
                 run.ring_after_commit()
         return True
 
-    def note_stale(self, worker: str, reason: str) -> None:
-        """A worker found that its claim is over: it decides nothing, and people see that it was stopped."""
-        with transaction.atomic():
-            self.rows().filter(pk=self.pk).update(version=F("version") + 1)
-            self.record("lease_lost", worker=worker, reason=reason)
-
     def _end_lost(self, cause: str, losses: int) -> None:
         self.change(
             (Status.RUNNING,), status=Status.FAILED, fence=F("fence") + 1, holder="", lease_expires_at=None,

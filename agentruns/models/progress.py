@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from agentruns.models.body import Body
 from agentruns.models.moment import in_seconds, now
@@ -133,8 +133,9 @@ class Progress(Trait):
 
     def _open(self, wait: Wait) -> None:
         seconds = getattr(wait, "seconds", None)
-        if wait.kind == "retry":  # of an earlier failure, when something else woke the run: its time is not this one's
-            Wait.objects.filter(run_id=self.pk, path=wait.path, kind="retry", closed_at=None).update(closed_at=now())
+        here = Wait.objects.filter(run_id=self.pk, path=wait.path, closed_at=None)
+        # Of an earlier entry, when something else woke the run: it waits for something else, or for more, by now.
+        here.filter(~Q(kind=wait.kind) | Q(kind__in=("retry", "budget", "price"))).update(closed_at=now())
         Wait.objects.get_or_create(
             run_id=self.pk,
             path=wait.path,

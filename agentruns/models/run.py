@@ -5,6 +5,8 @@ claim, renew, release, rescue ......... claiming.py    (workers, under a fence; 
 checkpoint, park, fail, end ........... progress.py    (workers, under a fence)
 wake .................................. waking.py      (whoever knows that a wait is over)
 cancel, retry, budget ................. orders.py      (people)
+settle ................................ settling.py    (people)
+fork .................................. forking.py     (people)
 intend, submitted, settle ............. ledger.py      (calls; facts come from whoever learns them)
 """
 
@@ -18,10 +20,12 @@ from django.db import models
 from agentruns.models.claiming import Claiming
 from agentruns.models.event import Event
 from agentruns.models.fields import EncodedField
+from agentruns.models.forking import Forking
 from agentruns.models.ledger import Ledger
 from agentruns.models.moment import now
 from agentruns.models.orders import Orders
 from agentruns.models.progress import Progress
+from agentruns.models.settling import Settling
 from agentruns.models.status import FINAL, Status
 from agentruns.models.submission import Submission
 from agentruns.models.wait import KINDS
@@ -48,7 +52,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self if user.is_staff else self.filter(owner=user)
 
 
-class Run(Submission, Claiming, Progress, Waking, Orders, Ledger, models.Model):
+class Run(Submission, Claiming, Progress, Waking, Orders, Settling, Forking, Ledger, models.Model):
     """One task, durable: everything it did stands in Step, Attempt, Call, Wait and Event rows that point here."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -61,6 +61,12 @@ class Trait(Base):
             raise CancelAsked(f"a cancel of run {self.pk} was asked for")
         raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
 
+    def note(self, kind: str, *, path: str = "", **about: Any) -> None:
+        """An event that no verb makes, with a version of its own, so that pages show it. It decides nothing."""
+        with transaction.atomic():
+            self.rows().filter(pk=self.pk).update(version=F("version") + 1)
+            self.record(kind, path=path, **about)
+
     def lock(self) -> Self:
         """The run as it is now, locked until the transaction ends; locks go day, run, call, key, always."""
         return self.rows().select_for_update().get(pk=self.pk)

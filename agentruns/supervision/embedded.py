@@ -39,7 +39,8 @@ def url(home: Path) -> str:
 def command(home: Path) -> list[str]:
     """How to start it. Raises NoRedis."""
     path = socket_path(home)
-    private(path.parent)
+    if path.parent != home:
+        private(path.parent)
     return [
         program(), "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700", "--save", "",
         "--appendonly", "no", "--maxmemory-policy", "noeviction", "--logfile", "redis.log", "--dir", str(home),

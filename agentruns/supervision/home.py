@@ -23,6 +23,11 @@ class HomeTaken(Refusal):
         )
 
 
+class NoHome(Refusal):
+    def __init__(self, home: Path, error: OSError) -> None:
+        super().__init__(f"{home} cannot be written: {error.strerror}. Set AGENTRUNS_HOME to a folder of this user.")
+
+
 class PortTaken(Refusal):
     def __init__(self, host: str, port: int, why: str) -> None:
         super().__init__(f"{host}:{port} cannot be used: {why}. Choose another with --port.")
@@ -38,9 +43,12 @@ class Home:
 
     @classmethod
     def take(cls, path: Path) -> "Home":
-        """Raises HomeTaken, with what the other one wrote of itself."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(path / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        """Raises HomeTaken, with what the other one wrote of itself, or NoHome."""
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(path / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise NoHome(path, error) from None
         before = os.pread(lock, 200, 0).decode(errors="replace")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -60,5 +60,5 @@ def web(listener: int) -> list[str]:
 def demo(home: Home) -> list[str]:
     return [
         sys.executable, "-m", "agentruns.demo", "--port", str(home.demo_port()),
-        "--state", str(home.path / "demo.sqlite3"),
+        "--state", str(home.path / "demo.sqlite3"), "--parent", str(os.getpid()),
     ]  # fmt: skip

@@ -50,7 +50,11 @@ def first_account() -> Account:
 
 
 def summary(address: str, account: Account, workers: int) -> str:
-    secret = f"password {account.password}  (shown only this once)" if account.password else "password as before"
+    secret = (
+        f"password {account.password}  (shown only this once)"
+        if account.password
+        else f"password as before  (forgotten: manage.py changepassword {account.name})"
+    )
     lines = [
         ("Address", address),
         ("Account", f"{account.name}, {secret}"),

@@ -12,7 +12,7 @@ from agentruns.clock import Clock
 from agentruns.models import Run
 from agentruns.models.moment import in_seconds
 from agentruns.plan import plans
-from tests.engine import hands
+from tests.engine import hands, money
 from tests.providers import DemoProvider
 
 
@@ -98,3 +98,32 @@ def shop(provider: DemoProvider, settings: Any) -> Iterator[Workshop]:
     settings.AGENT_SLICE_SECONDS = 1
     yield Workshop()
     assert not queues.draining()
+
+
+@pytest.fixture
+def deaths(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> money.Deaths:
+    return money.Deaths(shop, monkeypatch)
+
+
+@pytest.fixture
+def parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wait for an answer in the worker: every call in flight parks its run; the clock looks soon and often."""
+    monkeypatch.setattr("agentruns.entry.SHORT_WAIT_SECONDS", 0)
+    monkeypatch.setattr("agentruns.models.ledger.FIRST_POLL_SECONDS", 0.05)
+    monkeypatch.setattr("agentruns.polling.FIRST_POLL_SECONDS", 0.05)
+
+
+@pytest.fixture
+def another(provider: DemoProvider, settings: Any, tmp_path: Path) -> Iterator[Callable[..., DemoProvider]]:
+    """Starts a second provider with options of its own, and makes it the one in use."""
+    started = []
+
+    def another(**options: Any) -> DemoProvider:
+        second = DemoProvider(tmp_path / f"demo-{len(started)}.sqlite3").start(speed=40, **options)
+        started.append(second)
+        settings.AGENT_DEMO_URL = second.base_url
+        return second
+
+    yield another
+    for second in started:
+        second.stop()

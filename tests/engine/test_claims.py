@@ -6,7 +6,7 @@ from django.db import OperationalError
 
 from agentruns import step, worker
 from agentruns.models import Process, Run
-from agentruns.models.moment import in_seconds, now
+from agentruns.models.moment import in_seconds
 from tests.engine.hands import at_once, attempt_of, step_of
 
 
@@ -205,8 +205,3 @@ def test_a_run_whose_next_step_is_gone_waits_for_code_too(declare, start, shop):
     declare(first, step(name="renamed", aliases=["only"])(lambda ctx: 2))
     worker.boot()
     assert shop.until(run).status == "completed"
-
-
-def test_a_claim_is_dated_from_before_it_was_sent(begun):
-    held = claim(lease=30)
-    assert Run.objects.filter(pk=held.pk, lease_expires_at__gt=now(), lease_expires_at__lte=in_seconds(30)).exists()

@@ -17,7 +17,7 @@ def outside():
 
 
 class Outside:
-    """Stands for an API: notes each call, and does what it was told to do in turn (an exception to raise, or a value)."""
+    """Stands for an API: notes each call, and does what it was told to, in turn."""
 
     def __init__(self):
         self.calls, self.script = [], []

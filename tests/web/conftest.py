@@ -31,13 +31,10 @@ def plan_two(settings: Any) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def fresh_looks(settings: Any) -> None:
-    """What a web process remembers for seconds must not last from one test to the next. The guard is always there."""
+def fresh_looks() -> None:
+    """What a web process remembers for seconds must not last from one test to the next."""
     notices.forget()
     guard.forget()
-    name = "agentruns.web.guard.DatabaseGuard"
-    if name not in settings.MIDDLEWARE:
-        settings.MIDDLEWARE = [name, *settings.MIDDLEWARE]
 
 
 @cache

@@ -1,0 +1,61 @@
+"""What going on with a run, or forking it, would reuse and run: by name, with what it cost and is likely to cost."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+from statistics import median
+from typing import Any
+
+from django.db.models import Sum
+
+from agentruns.models.call import SETTLED, Call
+from agentruns.models.receipt import receipt
+from agentruns.models.step import Step
+from agentruns.plan import plans
+
+RUNS_LOOKED_AT = 40
+
+
+@dataclass(frozen=True)
+class Line:
+    """One top-level step. `verdict`: reused, to_run, new, renamed, orphaned. `cost`: USD it cost; `likely`: what it
+    cost in the median of the plan's last 40 completed runs, None without one."""
+
+    path: str
+    verdict: str
+    cost: Decimal
+    likely: Decimal | None
+
+
+def preview(run: Any, from_path: str | None = None) -> list[Line]:
+    """The plan's steps in order, as they would be treated; then orphans: finished, and no longer in the plan."""
+    plan = plans.get(run.plan)
+    rows = list(Step.objects.filter(run=run).defer("output"))
+    kept = run.inherited_by_fork(plan, from_path) if from_path else rows
+    finished = {step.path for step in kept if step.kind == "step"}
+    paid, likely = receipt(run).by_top, likely_costs(run)
+    begun = set(paid) | {step.top for step in rows}
+    lines = []
+    for step in plan.steps:
+        known = next((name for name in (step.name, *step.aliases) if name in finished), None)
+        alias = next((name for name in step.aliases if name in begun), None)
+        if known is not None:
+            verdict = "reused" if known == step.name else "renamed"
+        else:
+            verdict = "to_run" if step.name in likely or step.name in begun or alias else "new"
+        name = known or alias or step.name
+        lines.append(Line(step.name, verdict, paid.get(name, Decimal(0)), likely.get(step.name)))
+    living = {name for step in plan.steps for name in (step.name, *step.aliases)}
+    orphans = sorted(finished - living)
+    return lines + [Line(path, "orphaned", paid.get(path, Decimal(0)), None) for path in orphans]
+
+
+def likely_costs(run: Any) -> dict[str, Decimal]:
+    """The median cost of each top-level step over the plan's last completed runs, by name."""
+    past = run.rows().filter(plan=run.plan, model=run.model, status="completed").exclude(pk=run.pk)
+    ids = list(past.order_by("-created_at").values_list("pk", flat=True)[:RUNS_LOOKED_AT])
+    costs: defaultdict[str, list[Decimal]] = defaultdict(list)
+    sums = Call.objects.filter(run__in=ids, state__in=SETTLED).values("run", "top").annotate(usd=Sum("cost"))
+    for one in sums.order_by():
+        costs[one["top"]].append(one["usd"])
+    return {top: median(usd) for top, usd in costs.items()}
