@@ -25,8 +25,8 @@ def book_usage(run: Any, path: str, top: str, attempt: int, model: str, input_to
         _, is_new = Call.objects.get_or_create(
             run=run, path=path, number=attempt,
             defaults={
-                "top": top, "attempt": attempt, "ask": attempt, "round": run.round, "model": model, "provider": "outside",
-                "key": f"{run.pk}:{path}", "state": "completed", "cost": cost,
+                "top": top, "attempt": attempt, "ask": attempt, "round": run.round, "model": model,
+                "provider": "outside", "key": f"{run.pk}:{path}", "state": "completed", "cost": cost,
                 "price": {"input": str(price.input), "output": str(price.output)}, "price_source": price.source[:60],
                 "input_tokens": input_tokens, "output_tokens": output_tokens, "reserved_on": timezone.now().date(),
                 "created_at": now(), "settled_at": now(),

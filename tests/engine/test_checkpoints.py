@@ -7,7 +7,7 @@ from django.db import DataError, OperationalError, connection, transaction
 
 from agentruns import step, worker
 from agentruns.models import Body, Run
-from tests.engine.hands import Commits, at_once, failing
+from tests.engine.hands import Commits, at_once, attempt_of, failing, step_of
 
 
 def numbered(number: int, bodies: list[str] | None = None):
@@ -101,6 +101,20 @@ def test_a_broken_commit_costs_nothing_and_repeats_nothing(declare, start, work,
     assert [(one.path, one.number, one.outcome) for one in run.attempts.order_by("pk")] == [
         ("first", 1, "finished"), ("second", 1, "parked"), ("second", 2, "finished"), ("third", 1, "finished"),
     ]  # fmt: skip
+
+
+def test_a_checkpoint_is_repeated_after_others_were_given_its_ids(declare, start, shop, line):
+    """SQLite hands out the ids of a rolled-back insert again."""
+    declare(numbered(0))
+    start(), start()
+    mine, other = shop.claim(), shop.claim()
+    rows, ended = [step_of(mine, "s0")], attempt_of(mine)
+    line.commits, line.refused = 0, {1}
+    with pytest.raises(OperationalError):
+        mine.checkpoint(rows, ended, None, 0, 30, "build")
+    other.checkpoint([step_of(other, "s0")], attempt_of(other), None, 0, 30, "build")
+    mine.checkpoint(rows, ended, None, 0, 30, "build")
+    assert {Run.objects.get(pk=run.pk).status for run in (mine, other)} == {"completed"}
 
 
 def test_a_release_whose_commit_was_not_answered_is_not_a_lost_lease(declare, start, shop, line):
