@@ -5,7 +5,7 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from agentruns.encoding import DEPTH, OUTPUT_BYTES, NotStorable, canonical, dumps, fingerprint, loads
@@ -16,6 +16,8 @@ values = some.recursive(plain, lambda inside: some.lists(inside) | some.dictiona
 
 
 @given(values)
+@example("\ud83d\ude00")
+@example({"\ud83d\ude00": 1})
 def test_any_json_comes_back_equal_or_is_refused(value):
     try:
         text = dumps(value, exact=True)

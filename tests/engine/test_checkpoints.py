@@ -277,7 +277,7 @@ def test_an_engine_that_fails_stops_this_run_by_name_and_no_other(declare, start
 def test_a_database_that_fails_while_a_worker_looks_back_gives_the_run_back_for_later(
     declare, start, shop, monkeypatch
 ):
-    monkeypatch.setattr("agentruns.outcome.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("agentruns.outcome.FIRST_PAUSE_SECONDS", 0.5)
     declare(numbered(0))
     run = start()
     held = shop.claim()

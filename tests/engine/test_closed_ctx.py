@@ -5,12 +5,14 @@ from collections.abc import Callable
 from time import monotonic
 
 import pytest
+from django.db import DataError
 
 from agentruns import queues, step, worker
-from agentruns.errors import CancelAsked, Draining, Interruption, LeaseLost, Parked
+from agentruns.errors import CancelAsked, DatabaseTrouble, Draining, Interruption, LeaseLost, Parked
 from agentruns.models import Run
 from agentruns.models.moment import in_seconds
 from agentruns.queues import horse
+from tests.engine.hands import failing
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +38,17 @@ def sleep(ctx) -> None:
     ctx.sleep("nap", 60)
 
 
+def break_database(ctx) -> None:
+    with failing(DataError("too long for its column"), on="agentruns_step"):
+        ctx.step("part", len, "abc")
+
+
 TROUBLES = {
     "lease lost": (lose_lease, LeaseLost, "queued"),
     "cancel": (ask_to_cancel, CancelAsked, "cancelled"),
     "drain": (drain, Draining, "queued"),
     "park": (sleep, Parked, "waiting"),
+    "database": (break_database, DatabaseTrouble, "waiting"),
 }
 
 
@@ -210,3 +218,12 @@ def test_no_new_work_begins_when_the_heartbeat_does_not_come_through(declare, st
     worker.work(run := shop.claim(), monotonic(), monotonic() + 60)
     assert caught == [LeaseLost]
     assert not run.calls.exists()
+
+
+def test_a_claim_that_was_answered_too_late_is_not_worked_on(declare, start, shop):
+    """The lease began when the claim was sent, however long the answer took."""
+    bodies: list[str] = []
+    declare(step(name="only")(lambda ctx: bodies.append("entered")))
+    start()
+    assert worker.work(shop.claim(), monotonic() - 1, monotonic() + 60) == "lost"
+    assert bodies == []

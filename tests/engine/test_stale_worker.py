@@ -1,9 +1,15 @@
 """A worker that lost its claim decides nothing, is stopped, and is shown."""
 
+from time import monotonic
+from types import SimpleNamespace
+
 import pytest
 
-from agentruns import step
+from agentruns import step, worker
+from agentruns.engine import Walk
+from agentruns.entry import Entry
 from agentruns.errors import LeaseLost
+from agentruns.heartbeat import Heartbeat
 from agentruns.models import Attempt, Call, Event, Run, Step, Wait
 from agentruns.models.moment import in_seconds
 from tests.engine.hands import attempt_of, call_of, step_of, wait_of
@@ -127,3 +133,33 @@ def test_a_rescue_that_comes_too_late_takes_nothing_from_the_next_holder(declare
     Run.objects.filter(pk=holder.pk).update(lease_expires_at=in_seconds(-1))
     assert not seen_by_a_clock.rescue("lease")
     assert Run.objects.get(pk=holder.pk).holder == holder.holder
+
+
+def test_a_rescue_in_the_middle_of_a_broken_commit_is_not_taken_for_our_own_write(
+    declare, start, shop, line, monkeypatch
+):
+    """The rescue has written the attempt of this number: as interrupted."""
+    bodies: list[str] = []
+    declare(only, step(name="second")(lambda ctx: bodies.append(ctx.run_id)))
+    start()
+    stale = shop.claim()
+    monkeypatch.setattr("agentruns.persist.time", SimpleNamespace(sleep=lambda _: take_over(stale)))
+    line.commits, line.refused = 0, {1}
+    assert worker.work(stale, monotonic(), monotonic() + 60) == "lost"
+    assert bodies == []
+    assert not Step.objects.filter(run=stale).exists()
+
+
+def test_a_stale_worker_that_is_ended_by_force_leaves_the_next_holders_calls_alone(declare, start, shop):
+    plan = declare(only)
+    start()
+    stale = shop.claim()
+    walk = Walk(stale, Heartbeat(stale, monotonic(), monotonic(), lambda _: None))
+    walk.entry = Entry(stale, plan, plan.steps[0], "only", stale.at_number, walk.authority, set())
+    mine = stale.intend(call_of(stale, "only/mine"))
+    take_over(stale)
+    holder = Run.objects.get(pk=stale.pk)
+    other = holder.intend(call_of(holder, "only/other"))
+    with pytest.raises(LeaseLost):
+        worker.end_by_force(walk, "lease")
+    assert [Call.objects.get(pk=call.pk).state for call in (mine, other)] == ["unknown", "intent"]

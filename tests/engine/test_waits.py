@@ -9,7 +9,7 @@ from agentruns.errors import Parked
 from agentruns.models import Run, Wait
 from agentruns.models.ledger import Booking, settle
 from agentruns.models.moment import in_seconds
-from tests.engine.hands import at_once, attempt_of, call_in_flight, wait_of
+from tests.engine.hands import at_once, attempt_of, call_in_flight, step_of, wait_of
 
 
 @step
@@ -124,6 +124,14 @@ def test_a_cancel_that_the_worker_had_not_seen_ends_the_run_when_it_is_given_bac
     assert (run.status, run.waiting_for) == ("cancelled", "")
     assert not Wait.objects.filter(run=run, closed_at=None).exists()
     assert run.events.filter(kind="cancelled").count() == 1
+
+
+def test_a_run_that_is_completed_waits_for_nothing(held, shop):
+    run = park(held, wait_of("retry", "only", 60))
+    assert run.wake()  # by something else than its time
+    again = shop.claim()
+    again.checkpoint([step_of(again, "only")], attempt_of(again), None, 0, 30, "build")
+    assert not Wait.objects.filter(run=run, closed_at=None).exists()
 
 
 # --- sleep --------------------------------------------------------------------------------------------------------
