@@ -14,6 +14,7 @@ from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import BadAnswer, Incomplete, ModelError, ProviderTrouble, Refused
 from agentruns.exchange import is_policy
 from agentruns.models import Call
+from agentruns.models.fields import Corrupt
 from agentruns.models.ledger import lose, settle
 from agentruns.models.moment import in_seconds
 from agentruns.question import Answer, Misfit, Question, accepted
@@ -35,7 +36,7 @@ class Asking:
     def answer(self) -> tuple[Answer, set[str]]:
         """The answer and its labels. Leaves by a Parked when it has to be waited for."""
         if (row := self.entry.steps.get(self.path)) is not None:
-            return Answer.of(row.value(), self.question), trust.read(row.labels)
+            return Answer.of(self.entry.value_of(row), self.question), trust.read(row.labels)
         while True:
             call = self.current()
             if call is None:
@@ -71,7 +72,13 @@ class Asking:
     # --- an answer is there --------------------------------------------------------------------------------------
 
     def take(self, call: Call) -> Answer:
-        """Makes the completed call this ask's answer; its Step goes into the next checkpoint."""
+        """Makes the completed call this ask's answer; its Step goes into the next checkpoint.
+
+        One that cannot be read stops the run by name: nothing is made from it, and it is not paid again unasked.
+        """
+        if isinstance(unread := call.answered(), Corrupt):
+            reason = f"The stored answer at {self.path} cannot be read ({unread.reason}). Repair it, then retry."
+            park(self.entry, "operator", self.path, reason=reason)
         answer, stored = accepted(call, self.question)
         self.note_if_changed(call)
         row = checkpoint_row(self.entry, self.path, "ask", stored, self.labels_of(call), call.created_at)

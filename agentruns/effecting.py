@@ -49,7 +49,7 @@ class Effecting:
     def value(self) -> Any:
         """The effect's answer. Leaves by a Parked when a person or a look-up has to say what became of it."""
         if (step := self.entry.steps.get(self.path)) is not None:
-            return step.value()
+            return self.entry.value_of(step)
         while True:
             row = effect.latest(self.entry.run, self.path)
             if row is None:
@@ -105,7 +105,8 @@ class Effecting:
         """`look(*args, key=…)` returns the answer of what happened, or None: it did not."""
         self.entry.boundary()
         try:
-            found = called(look, row)
+            with self.entry.theirs():
+                found = called(look, row)
         except Exception as failure:
             raise FromFunction(failure) from failure
         if found is None:
@@ -133,7 +134,8 @@ class Effecting:
         """Calls the function with the row's key and bytes; only what it raises as such says that it did not happen."""
         crash.point("intent-committed")
         try:
-            answer = called(self.fn, row)
+            with self.entry.theirs():
+                answer = called(self.fn, row)
         except (PermanentError, RetryLater) as failure:
             permanent = isinstance(failure, PermanentError)
             effect.learn(row, "failed", {"error": str(failure), "permanent": permanent})

@@ -110,7 +110,7 @@ class System:
             "web", PYTHON, "-m", "gunicorn", "--config", "python:agentruns.supervision.web",
             "--bind", f"127.0.0.1:{self.port}", "agentruns.wsgi",
         )  # fmt: skip
-        wait_until(lambda: self.get("healthz"), "the web answers")
+        wait_until(lambda: self.get("healthz"), "the web answers", seconds=60)
 
     def spawn(self, name: str, *argv: str) -> None:
         """Its output goes to a file of its name in the home. It ends when the tests do, even if they are killed."""

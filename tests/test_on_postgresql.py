@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_whatever_uses_the_database_passes_on_postgresql_too() -> None:
     """`pytest --postgresql [path]` is how to look at one failure of these."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--postgresql", "-q", "-p", "no:cacheprovider", "--color=no", "tests"],
+        [sys.executable, "-m", "pytest", "--postgresql", "-q", "-p", "no:cacheprovider", "--color=no", "-n0", "tests"],
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     print(done.stdout.rstrip().rpartition("\n")[2])

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import models
 
 from agentruns.models.body import Body
-from agentruns.models.fields import EncodedField
+from agentruns.models.fields import Corrupt, EncodedField
 
 OPEN = ("intent", "submitted")
 SETTLED = ("completed", "incomplete", "failed", "cancelled", "expired")
@@ -32,9 +32,10 @@ class Call(models.Model):
     fingerprint = models.CharField(max_length=64)
     labels = EncodedField(null=True, help_text="Of the context that asked, before it has a Step; missing: external.")
     request = EncodedField(null=True)
-    request_body = models.ForeignKey(Body, models.SET_NULL, null=True, db_constraint=False, related_name="+")
+    # References outlive a deleted body: what was sent or answered is then missing by name, and not empty.
+    request_body = models.ForeignKey(Body, models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
     answer = EncodedField(null=True, help_text="{text, refusal, tool_calls, model, incomplete}")
-    answer_body = models.ForeignKey(Body, models.SET_NULL, null=True, db_constraint=False, related_name="+")
+    answer_body = models.ForeignKey(Body, models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
     partial = EncodedField(default=str, help_text="Text of a stream so far, for the page.")
     state = models.CharField(max_length=12, choices=STATES)
     error = EncodedField(default=str)
@@ -80,9 +81,22 @@ class Call(models.Model):
         return f"The call at {self.path} is in flight at {self.provider}, not at {base_url}. Set OPENAI_BASE_URL back."
 
     def reply(self) -> dict[str, Any]:
-        """The answer's parts: text, refusal, tool_calls, model, incomplete (reason)."""
-        answer = self.answer_body.value() if self.answer_body_id and self.answer_body else self.answer
+        """The answer's parts: text, refusal, tool_calls, model, incomplete (reason); none where it cannot be read."""
+        answer = self.answered()
         return answer if isinstance(answer, dict) else {}
 
+    def answered(self) -> Any:
+        """The answer as it was stored; Corrupt when it is gone, or is not what was stored."""
+        return self.answer if self.answer_body_id is None else body_value(self, "answer_body")
+
     def request_sent(self) -> Any:
-        return self.request_body.value() if self.request_body_id and self.request_body else self.request
+        """The request; Corrupt when it is gone, or is not what was stored."""
+        return self.request if self.request_body_id is None else body_value(self, "request_body")
+
+
+def body_value(row: models.Model, name: str) -> Any:
+    """The value that the foreign key `name` of `row` refers to; Corrupt when the body is gone."""
+    try:
+        return getattr(row, name).value()
+    except Body.DoesNotExist:
+        return Corrupt("", f"its body {getattr(row, f'{name}_id')[:12]} is gone")

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 
-class see_other(HttpResponseRedirect):  # noqa: N801: read as a verb, like Django's redirect()
+class see_other(HttpResponseRedirect):  # read as a verb, like Django's redirect()
     status_code = 303
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [W1] [W2] [memory] [--database sqlite|postgresql|both] [--rounds N]`.
 
-W1: one run of 200 no-op steps with 2 KB outputs. W2: the same with 5,000, its last tenth against its first. Each beside a
-loop of raw one-row commits on the same database, in the same run. memory: all processes of an idle `up` together.
+W1: one run of 200 no-op steps with 2 KB outputs. W2: the same with 5,000, its last tenth against its first. Each beside
+a loop of raw one-row commits on the same database, in the same run. memory: all processes of an idle `up` together.
 """
 
 import argparse

@@ -1,8 +1,10 @@
 """A run worked on in this process, on the test database, against a demo provider over real HTTP."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +45,13 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
         return plan
 
     return declare
+
+
+@pytest.fixture(autouse=True)
+def a_forced_end_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat that ends a worker by force ends these tests too: with 0 they would look green."""
+    leave = os._exit
+    monkeypatch.setattr("agentruns.heartbeat.os", SimpleNamespace(_exit=lambda code: leave(70)))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from agentruns.heartbeat import Heartbeat
 from agentruns.models import Call, Price, Provider, Run, Wait
 from agentruns.models.ledger import submitted
 from agentruns.models.moment import in_seconds
-from tests.engine.money import ASK, calls, check_bill, check_books, generations, posts, states
+from tests.engine.money import ASK, calls, check_bill, check_books, generations, posts, states, tick_until
 
 
 @pytest.fixture(autouse=True)
@@ -323,6 +323,10 @@ def test_a_late_answer_of_a_lost_call_is_taken_by_a_run_that_waits_for_a_person(
     line = generations(provider, run)[1]
     assert submitted(calls(run)[1], line["id"])
     check_books(run)
+    tick_until(shop, run, "unknown", "completed")
+    run.refresh_from_db()
+    assert run.status == "queued"
+    assert not run.waits.filter(closed_at=None).exists(), "a person is not waited for any more"
     shop.until(run)
     assert run.status == "completed"
     assert states(run) == ["unknown", "completed"]

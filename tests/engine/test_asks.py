@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agentruns import BadAnswer, Incomplete, PermanentError, Refused, step, worker
-from agentruns.models import Call, Run, Step
+from agentruns.models import Body, Call, Run, Step
 from agentruns.models.ledger import submitted
 from agentruns.models.receipt import receipt
 from tests.engine.money import (
@@ -19,6 +19,7 @@ from tests.engine.money import (
     paths_paid,
     posts,
     states,
+    tick_until,
 )
 
 WORDS = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string"}}}}
@@ -204,7 +205,11 @@ def test_a_paid_answer_is_used_although_the_prompt_changed_and_the_page_is_told_
 def test_the_answer_that_came_first_is_taken_and_the_other_try_is_cancelled(
     declare, start, shop, provider, deaths, parked
 ):
-    declare(asking("What is a buoy? [demo: slow 1.5 times=1]"))
+    @step
+    def rest(ctx):
+        ctx.sleep("a-while", 600)
+
+    declare(asking("What is a buoy? [demo: slow 30 times=1]"), rest)
     run = start()
     deaths.at("agentruns.sending.Sending.send", run)
     shop.until(run, "waiting", waiting_for="model")
@@ -214,11 +219,9 @@ def test_the_answer_that_came_first_is_taken_and_the_other_try_is_cancelled(
     late = provider.answer("What is a buoy?", metadata={"run": str(run.pk), "path": ASK})
     assert submitted(first, late.id)
     check_books(run)
-    shop.until(run)
+    shop.until(run, "waiting", waiting_for="timer")
     assert run.steps.get(path="work").value() == late.output_text
-    while "submitted" in states(run):
-        shop.tick()
-    assert states(run) == ["completed", "cancelled"]
+    tick_until(shop, run, "completed", "cancelled")  # the run is not over, but nobody wants it
     check_bill(provider, run)
     assert receipt(run).lost == calls(run)[1].cost > 0
 
@@ -467,6 +470,26 @@ def test_a_stale_worker_that_wakes_up_after_its_run_was_finished_by_another_pays
     assert len(posts(provider, run)) == 1
     assert Step.objects.filter(run=run, path=ASK).count() == 1
     assert Run.objects.get(pk=run.pk).status == "completed"
+
+
+def test_an_answer_that_cannot_be_read_stops_the_run_by_name_and_is_not_paid_again(
+    declare, start, shop, provider, deaths
+):
+    declare(asking("Write a report on: buoys. Cover ## Colours ## Lights ## Moorings ## Bells ## History"))
+    run = start()
+    deaths.at("agentruns.asking.Asking.take", run)
+    (call,) = calls(run)
+    text = "long " * 1000
+    Call.objects.filter(pk=call.pk).update(answer=None, answer_body=Body.keep({"text": text})[1])
+    Body.objects.all().delete()
+    shop.until(run, "waiting", waiting_for="operator")
+    assert "cannot be read" in run.reason
+    assert ASK in run.reason
+    Body.keep({"text": text})
+    run.retry()
+    shop.until(run)
+    assert run.status == "completed"
+    assert len(posts(provider, run)) == 1
 
 
 def test_a_permanent_error_after_an_ask_keeps_the_answer_for_a_persons_retry(declare, start, shop, provider):

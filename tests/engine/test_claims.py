@@ -31,6 +31,13 @@ def expired(run: Run) -> Run:
     return Run.objects.get(pk=run.pk)
 
 
+def born(*workers: tuple[str, str]) -> None:
+    """Processes of these names and builds, a minute apart."""
+    for number, (name, build) in enumerate(workers):
+        Process.born(name, "worker", "host", 1, build)
+        Process.objects.filter(pk=name).update(started_at=in_seconds(60 * (number - len(workers))))
+
+
 def lost(run: Run, cause: str = "lease", **more) -> Run:
     """Claimed, and its worker gone."""
     held = claim()
@@ -158,16 +165,14 @@ def test_a_claim_whose_commit_was_not_answered_is_found(begun, monkeypatch):
 
 def test_a_run_that_a_newer_build_advanced_is_left_to_it(begun):
     Run.objects.filter(pk=begun.pk).update(build="new")
-    Process.born("old-worker", "worker", "host", 1, "old")
-    Process.born("new-worker", "worker", "host", 2, "new")
+    born(("old-worker", "old"), ("new-worker", "new"))
     assert claim(newer_builds=Process.builds_newer_than("old-worker")) is None
     assert claim(newer_builds=Process.builds_newer_than("new-worker")) is not None
 
 
 def test_a_run_that_an_older_build_advanced_may_be_taken_by_a_rolled_back_worker(begun):
     Run.objects.filter(pk=begun.pk).update(build="new")
-    for name, build in (("first", "old"), ("second", "new"), ("rolled-back", "old")):
-        Process.born(name, "worker", "host", 1, build)
+    born(("first", "old"), ("second", "new"), ("rolled-back", "old"))
     assert claim(newer_builds=Process.builds_newer_than("rolled-back")) is not None
 
 

@@ -113,6 +113,7 @@ def test_what_does_not_fit_beside_open_reservations_waits_for_them_and_not_for_a
     assert settle(other, Booking(state="completed", cost=Decimal("0.0001")))
     run.refresh_from_db()
     assert run.status == "queued"
+    assert not run.waits.filter(closed_at=None).exists()
     shop.until(run)
     assert run.status == "completed"
 
@@ -170,13 +171,21 @@ def test_the_days_calls_in_flight_are_waited_for_and_not_midnight(declare, start
 def test_a_day_row_binds_without_the_setting_and_an_owners_binds_only_his(declare, start, shop, settings):
     assert settings.AGENT_DAILY_BUDGET_USD is None
     declare(asks("ask", max_output_tokens=1000))
+    today = timezone.now().date()
     ann = get_user_model().objects.create_user("ann")
-    Day.objects.create(date=timezone.now().date(), owner=ann, budget=Decimal("0.001"))
-    hers, free = start(owner=ann), start("nobody's")
-    shop.until(free)
+    row = Day.objects.create(date=today, owner=ann, budget=Decimal("0.001"))
+    free = shop.until(start("nobody's"))
     assert free.status == "completed"
+    hers = start(owner=ann)
     shop.until(hers, "waiting", waiting_for="budget")
-    Day.objects.create(date=timezone.now().date(), budget=Decimal("0.001"))
+    need = calls(free)[0].reserved
+    Day.objects.filter(pk=row.pk).update(
+        budget=need + Decimal("0.0001")
+    )  # room for hers, not for the other's beside it
+    hers.wake()
+    shop.until(hers)
+    assert hers.status == "completed"
+    Day.objects.create(date=today, budget=Decimal("0.001"))
     shop.until(start("one more"), "waiting", waiting_for="budget")
 
 
@@ -187,8 +196,7 @@ def test_only_so_many_calls_are_in_flight_over_all_runs_and_the_next_goes_when_o
     declare, start, shop, provider, settings, parked
 ):
     settings.AGENT_MAX_CALLS = 1
-    declare(asks("ask"))
-    provider.fault("slow 1 times=1", match="lamp")
+    provider.fault("slow 60 times=1", match="lamp")
 
     @step
     def work(ctx):
@@ -197,21 +205,21 @@ def test_only_so_many_calls_are_in_flight_over_all_runs_and_the_next_goes_when_o
     declare(work)
     first = start("What is a lamp?")
     shop.until(first, "waiting", waiting_for="model")
-    second, third = start("two"), start("three")
-    shop.until(second, "waiting", waiting_for="slot")
-    shop.until(third, "waiting", waiting_for="slot")
-    entered = second.attempts.count()
-    for _ in range(10):
+    others = [start("two"), start("three")]
+    for run in others:
+        shop.until(run, "waiting", waiting_for="slot")
+    for _ in range(5):
         shop.tick()
         shop.turn()
-        assert Call.objects.filter(state__in=("intent", "submitted")).count() <= 1
-    second.refresh_from_db()
-    if second.waiting_for == "slot":
-        assert second.attempts.count() == entered, "it was entered to wait for the same again"
-    for run in (first, second, third):
+    assert [run.attempts.count() for run in others] == [1, 1], "they are not entered to wait for the same again"
+    first.cancel()
+    for run in others:
         shop.until(run)
         assert run.status == "completed"
         check_bill(provider, run)
+    two, three = (calls(run)[0] for run in others)
+    assert two.settled_at < three.created_at, "one place, one call"
+    assert [run.attempts.count() for run in others] == [3, 3], "each was woken once for its place, once for its answer"
 
 
 # --- sums ---------------------------------------------------------------------------------------------------------
@@ -331,6 +339,20 @@ def test_an_id_that_comes_late_opens_an_unknown_call_again_in_the_totals_too(dec
     assert not settle(call, Booking(state="failed"))
     check_books(run)
     assert run.spent == Decimal("0.003")
+
+
+def test_an_answer_too_large_to_be_kept_is_a_failure_that_costs_the_same(declare, start, shop, provider):
+    """It has fewer than 10 million bytes on the wire, and more when it is escaped."""
+    declare(asks("ask"))
+    run = start()
+    held = shop.claim()
+    call = call_in_flight(held, ASK)
+    booking = Booking(state="completed", cost=Decimal("0.004"), output_tokens=7, answer={"text": "é" * 2_000_000})
+    assert settle(call, booking)
+    call.refresh_from_db()
+    assert (call.state, call.code, call.output_tokens) == ("failed", "unstorable", 7)
+    check_books(run)
+    assert run.spent == Decimal("0.004")
 
 
 def test_of_many_who_settle_a_call_at_once_one_does(declare, start, shop, provider):

@@ -108,6 +108,21 @@ def test_a_timeout_in_the_authors_own_use_of_the_database_does_not_harm_ours(dec
     assert (run.status, run.attempts.get().outcome) == ("failed", "failed")
 
 
+def test_an_effect_that_takes_too_long_is_ended_and_unknown(declare, start, shop):
+    def endless(key):
+        while True:
+            pass
+
+    @step(timeout=0.3, retries=0)
+    def busy(ctx):
+        ctx.effect("post", endless)
+
+    declare(busy)
+    run = shop.until(start())
+    assert run.reason == "StepTimeout: the step ran longer than its timeout"
+    assert run.keys.get(scope="effect").state in ("intent", "unknown")
+
+
 def test_what_a_timed_out_step_had_finished_is_replayed(declare, start, shop, monkeypatch):
     monkeypatch.setattr("agentruns.outcome.FIRST_PAUSE_SECONDS", 0.01)
     bodies: list[str] = []
