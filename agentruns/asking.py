@@ -8,7 +8,7 @@ import random
 from datetime import timedelta
 from itertools import takewhile
 
-from agentruns import trust
+from agentruns import crash, trust
 from agentruns.booking import booking_of
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import BadAnswer, Incomplete, ModelError, ProviderTrouble, Refused
@@ -84,6 +84,7 @@ class Asking:
         row = checkpoint_row(self.entry, self.path, "ask", stored, self.labels_of(call), call.created_at)
         self.entry.pending.append(row)
         self.entry.steps[self.path] = row
+        crash.point("answer-read")
         return answer
 
     def labels_of(self, call: Call) -> set[str]:
@@ -96,7 +97,7 @@ class Asking:
             return
         run = self.entry.run
         if not run.events.filter(kind="diverged", path=self.path).exists():
-            run.record("diverged", path=self.path)
+            run.note("diverged", path=self.path)
 
     def ask_again_after(self, misfit: Misfit, call: Call) -> None:
         """Up to the step's retries a round; then the last answer is handed to the author in the exception."""

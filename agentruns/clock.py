@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Q
 
 from agentruns import build, queues
-from agentruns.models import Process, Run, Status
+from agentruns.models import Halt, Process, Run, Status
 from agentruns.models.moment import in_seconds, now
 from agentruns.polling import cancel_orphans, lose_orphans, poll_calls
 
@@ -66,7 +66,7 @@ def end_unruly() -> None:
 
 def sweep() -> None:
     """Rings for due runs that nobody came for: the ring was lost, or Redis was away."""
-    unanswered = Run.objects.filter(status=Status.QUEUED).filter(
+    unanswered = Run.objects.filter(~Halt.is_on(), status=Status.QUEUED, paused_at=None).filter(
         Q(enqueued_at=None) | Q(enqueued_at__lte=in_seconds(-SWEEP_SECONDS))
     )
     rows = list(unanswered.order_by("-priority", "created_at").values_list("pk", "fence")[:SWEPT_AT_ONCE])

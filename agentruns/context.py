@@ -142,6 +142,8 @@ class Context:
         began = timezone.now()
         labels = self._labels
         if isinstance(fn, StepFunction):
+            if fn.atomic:
+                raise MisusedContext(f"{fn.name!r} is atomic, and so must be a step of the plan, not a sub-step.")
             inner = Context(self._entry, path, fn.retries, self._labels)
             value = fn(inner, *args)
             labels = inner._labels

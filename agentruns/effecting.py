@@ -64,7 +64,7 @@ class Effecting:
     def take(self, row: IdempotencyKey) -> Any:
         """Its Step goes into the next checkpoint; the row holds the answer until then, and for ever."""
         if row.fingerprint != encoding.fingerprint(self.arguments):
-            self.entry.run.record("diverged", path=self.path)
+            self.entry.run.note("diverged", path=self.path)
         step = checkpoint_row(self.entry, self.path, "effect", row.answer, self.labels, self.began)
         self.entry.pending.append(step)
         self.entry.steps[self.path] = step
@@ -85,7 +85,7 @@ class Effecting:
         """It was begun, and nobody knows whether it happened."""
         if row.state == "intent":
             effect.learn(row, "unknown")
-            self.entry.run.record("effect_unknown", path=self.path, key=row.key)
+            self.entry.run.note("effect_unknown", path=self.path, key=row.key)
         if row.fingerprint != encoding.fingerprint(self.arguments):
             self.ask_a_person(f"The code brings other arguments under the key {row.key}, which may have been used.")
         if (row.answer or {}).get("again"):

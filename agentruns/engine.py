@@ -5,30 +5,20 @@ are finished, never how far it had come.
 """
 
 import logging
-from time import monotonic
 
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.db.models import Max
 
 from agentruns import build
-from agentruns.context import Context
-from agentruns.entry import Authority, Entry, checkpoint_row
-from agentruns.errors import (
-    CancelAsked,
-    DeadlinePassed,
-    Draining,
-    Interruption,
-    LeaseLost,
-    MisusedContext,
-    SliceOver,
-    StepTimeout,
-    UnknownPlan,
-)
+from agentruns.atomic import AtomicExecution
+from agentruns.entry import Authority, Entry
+from agentruns.errors import CancelAsked, DeadlinePassed, Draining, LeaseLost, PauseAsked, SliceOver, UnknownPlan
+from agentruns.execution import Execution, Upcoming, has_attempt
 from agentruns.models import Attempt, Run, Step
 from agentruns.models.fields import Corrupt
-from agentruns.outcome import Outcome, attempt_of, described, of_failure, of_interruption, pause_after, wait_for
-from agentruns.persist import in_transaction, leave_connection, persist
+from agentruns.outcome import Outcome, attempt_of, described, pause_after, wait_for
+from agentruns.persist import persist
 from agentruns.plan import Plan, StepFunction, plans
 
 log = logging.getLogger(__name__)
@@ -105,12 +95,22 @@ class Walk:
             if ending := self.stop():
                 return ending
             number = self.enter(path)
-            outcome = self.execute(plan, step, path, number)
+            self.entry = Entry(self.run, plan, step, path, number, self.authority, self.finished)
+            upcoming = self.upcoming(following and following[1])
+            outcome = (AtomicExecution if step.atomic else Execution)(self.entry, upcoming).outcome()
             if outcome.kind != "finished":
                 return self.end(outcome)
-            assert outcome.row is not None
-            self.checkpoint(outcome.row, following and following[1])
+            self.advance(path, upcoming)
         return "completed"
+
+    def upcoming(self, path: str | None) -> Upcoming:
+        return Upcoming(path, self.earlier.get(path or "", 0) + 1)
+
+    def advance(self, path: str, upcoming: Upcoming) -> None:
+        """What the checkpoint has made true."""
+        self.finished.add(path)
+        self.entry = None
+        self.run.at_path, self.run.at_number, self.run.failures = upcoming.path or "", upcoming.number, 0
 
     def path_of(self, step: StepFunction) -> str:
         """The name under which this run knows the step: an old one, if the run has rows at or under it."""
@@ -123,8 +123,8 @@ class Walk:
         """Before a step is entered: whether this worker should give the run back, or end it."""
         try:
             self.authority.boundary()
-        except (Draining, SliceOver) as why:
-            cause = "drain" if isinstance(why, Draining) else "slice"
+        except (Draining, SliceOver, PauseAsked) as why:
+            cause = {Draining: "drain", SliceOver: "slice"}.get(type(why), "pause")
             persist(self.authority, lambda: self.run.release(cause=cause), self.is_over)
             return "released"
         except CancelAsked:
@@ -144,62 +144,7 @@ class Walk:
             self.run.at_path, self.run.at_number, self.run.failures = path, number, 0
         return self.run.at_number
 
-    # --- one execution ------------------------------------------------------------------------------------------
-
-    def execute(self, plan: Plan, step: StepFunction, path: str, number: int) -> Outcome:
-        """Runs the function once; whatever happens in it becomes an Outcome."""
-        self.entry = entry = Entry(self.run, plan, step, path, number, self.authority, self.finished)
-        ctx = Context(entry, path, step.retries)
-        error: BaseException | None = None
-        row: Step | None = None
-        try:
-            with self.authority.limited(entry, step.timeout):
-                value = step.fn(ctx)
-            if in_transaction():
-                raise MisusedContext("The step left a database transaction open; what it wrote in it is undone.")
-            if entry.closed is None:
-                row = checkpoint_row(entry, path, "step", value, ctx._labels, entry.started_at)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as raised:  # also SystemExit and asyncio's CancelledError: the function's, not ours
-            error = raised
-        if in_transaction():
-            leave_connection()
-        if isinstance(error, Interruption):
-            entry.closed = entry.closed or error
-        if entry.closed is not None:  # the function let it out, or caught it and went on: its value does not count
-            return self.interrupted(step, entry.closed)
-        if error is not None:
-            return of_failure(error, path=path, failures=self.run.failures, retries=step.retries)
-        return Outcome("finished", row=row)
-
-    def interrupted(self, step: StepFunction, why: Interruption) -> Outcome:
-        assert self.entry is not None
-        if isinstance(why, StepTimeout):  # of all that is ours, this alone is the step's own fault
-            return of_failure(why, path=self.entry.path, failures=self.run.failures, retries=step.retries)
-        outcome = of_interruption(why, path=self.entry.path, entries=self.run.entries)
-        if outcome is None:
-            raise why
-        return outcome
-
     # --- how it is written --------------------------------------------------------------------------------------
-
-    def checkpoint(self, row: Step, upcoming: str | None) -> None:
-        """The step is finished: its row, its attempt, and the next step, in one commit."""
-        assert self.entry is not None
-        number = self.earlier.get(upcoming or "", 0) + 1
-        rows = [*self.entry.pending, row]
-        ended = attempt_of(self.entry, Outcome("finished"))
-        sent_at = monotonic()
-        persist(
-            self.authority,
-            lambda: self.run.checkpoint(rows, ended, upcoming, number, self.authority.lease, build.current()),
-            lambda: self.has_attempt(ended),
-        )
-        self.authority.renewed(sent_at)
-        self.finished.add(row.path)
-        self.entry = None
-        self.run.at_path, self.run.at_number, self.run.failures = upcoming or "", number, 0
 
     def end(self, outcome: Outcome) -> str:
         """Writes how the walk ends: one verb of the run."""
@@ -218,7 +163,7 @@ class Walk:
                 case _:
                     run.release(ended, cause=outcome.cause, steps=rows)
 
-        persist(self.authority, write, lambda: self.has_attempt(ended))
+        persist(self.authority, write, lambda: has_attempt(self.run, ended))
         return outcome.kind
 
     def unsaved(self) -> list[Step]:
@@ -236,11 +181,6 @@ class Walk:
         return "parked"
 
     # --- whether a write landed ---------------------------------------------------------------------------------
-
-    def has_attempt(self, ended: Attempt) -> bool:
-        """Mine: one of the same number that a rescue wrote has another outcome."""
-        mine = Attempt.objects.filter(run=self.run, path=ended.path, number=ended.number, outcome=ended.outcome)
-        return mine.exists()
 
     def is_over(self) -> bool:
         return not self.run.is_held()

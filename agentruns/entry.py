@@ -85,7 +85,7 @@ class Entry:
         commit and our knowing of it. The ctx raises it on the way out.
         """
         self.check()
-        if in_transaction():
+        if in_transaction() and not self.step.atomic:
             raise MisusedContext("ctx was used inside transaction.atomic(): what it keeps could be rolled back.")
         self.inside += 1
         try:

@@ -156,6 +156,10 @@ class CancelAsked(Interruption):
     """A person asked to cancel this run: nothing new begins."""
 
 
+class PauseAsked(Interruption):
+    """A person paused this run, or all work: nothing new begins until he resumes it."""
+
+
 class StepTimeout(Interruption):
     """The step ran longer than its `timeout`."""
 

@@ -13,7 +13,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 from django.utils import timezone
 
-from agentruns import queues
+from agentruns import crash, queues
 from agentruns.entry import Entry
 from agentruns.errors import (
     CancelAsked,
@@ -21,6 +21,7 @@ from agentruns.errors import (
     Draining,
     Interruption,
     LeaseLost,
+    PauseAsked,
     SliceOver,
     StepTimeout,
 )
@@ -46,7 +47,7 @@ class Heartbeat(threading.Thread):
         self.margin = min(5.0, self.lease / 4)
         self.good_until = claimed_at + self.lease - self.margin
         self.lost: LeaseLost | None = None
-        self.cancel = run.cancel_requested_at is not None
+        self.ordered = "cancel" if run.cancel_requested_at is not None else ""
         self.over = threading.Event()
         self.stirred = threading.Event()
         self._worker = threading.get_ident()
@@ -60,14 +61,17 @@ class Heartbeat(threading.Thread):
     # --- what the engine asks -----------------------------------------------------------------------------------
 
     def boundary(self) -> None:
-        """Raises the Interruption that forbids new work: lease, cancel, time limit, drain, end of the slice."""
+        """Raises the Interruption that forbids new work: lease, cancel, pause, time limit, drain, end of the slice."""
         self.living()
-        if self.cancel:
+        if self.ordered == "cancel":
             raise CancelAsked("a cancel was asked for")
+        if self.ordered == "pause":
+            raise PauseAsked("a person paused it")
         deadline = self.run_row.deadline_at
         if deadline is not None and timezone.now() > deadline:
             raise DeadlinePassed("The run's time limit is over. Retry it to give it as much time again.")
         if queues.draining():
+            crash.point("draining")
             raise Draining("this worker is stopping")
         if self.moved and monotonic() > self.slice_ends:
             raise SliceOver("the slice is over")
@@ -118,7 +122,8 @@ class Heartbeat(threading.Thread):
         sent_at = monotonic()
         try:
             self._patient_connection()
-            self.cancel = self.run_row.renew(self.lease) or self.cancel
+            self.ordered = self.run_row.renew(self.lease)
+            crash.point("heartbeat")
         except LeaseLost as lost:
             self.lost = lost
         except DatabaseError as error:
@@ -128,7 +133,7 @@ class Heartbeat(threading.Thread):
             return
         else:
             self.good_until = max(self.good_until, sent_at + self.lease - self.margin)
-        if self.cancel or self.lost:
+        if self.ordered or self.lost:
             self.stirred.set()
 
     def _patient_connection(self) -> None:

@@ -13,11 +13,12 @@ from agentruns.errors import (
     Draining,
     Interruption,
     Parked,
+    PauseAsked,
     PermanentError,
     RetryLater,
     SliceOver,
 )
-from agentruns.models import Attempt, Step, Wait
+from agentruns.models import Attempt, Wait
 from agentruns.models.moment import now
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 300.0
@@ -25,17 +26,13 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 300.0
 
 @dataclass
 class Outcome:
-    """`kind`: finished, failed, retry, parked, released or cancelled; `cause`: of a release or an interruption.
-
-    `row`: the checkpoint of a finished one, not stored yet.
-    """
+    """`kind`: finished, failed, retry, parked, released or cancelled; `cause`: of a release or an interruption."""
 
     kind: str
     error: BaseException | None = None
     waits: list[Wait] = field(default_factory=list)
     reason: str = ""
     cause: str = ""
-    row: Step | None = None
 
     @property
     def of_attempt(self) -> str:
@@ -63,6 +60,8 @@ def of_interruption(why: Interruption, *, path: str, entries: int) -> Outcome | 
             return Outcome("cancelled")
         case Draining():
             return Outcome("released", cause="drain")
+        case PauseAsked():
+            return Outcome("released", cause="pause")
         case SliceOver():
             return Outcome("released", cause="slice")
         case DeadlinePassed():

@@ -36,6 +36,7 @@ class StepFunction:
         aliases: Iterable[str] = (),
         retries: int = DEFAULT_RETRIES,
         timeout: float = DEFAULT_TIMEOUT,
+        atomic: bool = False,
     ) -> None:
         self.fn = fn
         self.name = name_of(name if name is not None else fn.__name__)
@@ -48,6 +49,7 @@ class StepFunction:
             raise PlanError(f"Step {self.name!r} has timeout={timeout!r}: give a number of seconds above 0.")
         self.retries = retries
         self.timeout = float(timeout)
+        self.atomic = atomic
         update_wrapper(self, fn)
 
     def __call__(self, ctx: Any, *args: Any) -> Any:
@@ -70,13 +72,19 @@ class StepFunction:
 def step(fn: Callable[..., Any], /) -> StepFunction: ...
 @overload
 def step(
-    *, name: str | None = None, aliases: Iterable[str] = (), retries: int = 3, timeout: float = 900
+    *,
+    name: str | None = None,
+    aliases: Iterable[str] = (),
+    retries: int = 3,
+    timeout: float = 900,
+    atomic: bool = False,
 ) -> Callable[[Callable[..., Any]], StepFunction]: ...
 def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Marks a function of `(ctx, *args)` as a durable step.
 
     `name`: what it is known by for ever (default: the function's name). `aliases`: names it had before; a run in flight
     goes on under them. `retries`: how often a failure is tried again (3). `timeout`: seconds one entry may run (900).
+    `atomic`: the function's own database writes and its checkpoint are one transaction, of 5 s at most.
     Raises PlanError for a bad name or number.
     """
     if fn is not None:

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from agentruns import encoding, llm, pricing, trust
+from agentruns import crash, encoding, llm, pricing, trust
 from agentruns.booking import booking_of, refusal_of, stored
 from agentruns.entry import Entry
 from agentruns.errors import (
@@ -75,6 +75,7 @@ class Sending:
             unsent = refusal_of(why, code="unsent", passing=True)
             booked(lambda: settle(call, unsent))
             raise
+        crash.point("reserved")
         self.send(call, request, background)
 
     def request(self, ask: int) -> llm.Request:
@@ -141,6 +142,7 @@ class Sending:
             reply = self.provider.submit(
                 request, background=background, on_text=partial_keeper(call), timeout_seconds=max(self.time_left(), 1.0)
             )
+            crash.point("model-answered")
             self.book(call, reply, background)
         except Interruption as why:  # the heartbeat raises it in this thread: the step's time is over, or the claim
             if reply is not None:

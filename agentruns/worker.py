@@ -6,9 +6,10 @@ from time import monotonic
 from django.conf import settings
 from django.db import connection, transaction
 
-from agentruns import llm, queues
+from agentruns import crash, llm, queues
 from agentruns.engine import Walk
 from agentruns.errors import StepTimeout
+from agentruns.execution import interrupted
 from agentruns.heartbeat import Heartbeat
 from agentruns.models import Call, Process, Run, Status, Wait
 from agentruns.models.ledger import lose
@@ -32,6 +33,7 @@ def slice(run_id: str) -> None:
             run = Run.claim(worker=queues.process_name(), lease=settings.AGENT_LEASE_SECONDS, newer_builds=newer)
             if run is None:
                 return
+            crash.point("claimed")
             log.info("Run %s: claimed, fence %s, step %s.", run.pk, run.fence, run.at_path)
             log.info("Run %s: %s.", run.pk, work(run, claimed_at, ends))
             if monotonic() >= ends:
@@ -68,7 +70,7 @@ def end_by_force(walk: Walk, cause: str) -> None:
     for call in Call.objects.filter(run=walk.run, top=entry.path, attempt=entry.number, state="intent"):
         lose(call, f"the worker ended ({cause}) before the answer came")
     if cause == "timeout":
-        walk.end(walk.interrupted(entry.step, StepTimeout(f"step {entry.path} ran over {entry.step.timeout:g} s")))
+        walk.end(interrupted(entry, StepTimeout(f"step {entry.path} ran over {entry.step.timeout:g} s")))
     else:
         walk.end(Outcome("released", cause=cause))
 

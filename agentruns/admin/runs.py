@@ -1,4 +1,4 @@
-"""Runs with what is under them, and the two orders that a person may give here."""
+"""Runs with what is under them, and the orders that a person may give here."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -97,7 +97,7 @@ class RunAdmin(RowAdmin):
     search_help_text = "A word of the title, or the start of an id (6 characters or more)."
     payload = ("task", "params")
     inlines = (StepInline, AttemptInline, CallInline, WaitInline, EventInline)
-    actions = ("retry_runs", "cancel_runs")
+    actions = ("retry_runs", "cancel_runs", "pause_runs", "resume_runs")
     fieldsets = (
         (None, {"fields": ("id", "title", "task", "plan", "params", "model", "demo", "owner")}),
         (
@@ -131,6 +131,9 @@ class RunAdmin(RowAdmin):
     def has_retry_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("agentruns.retry_run"))
 
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("agentruns.pause_run"))
+
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("agentruns.cancel_run"))
 
@@ -152,6 +155,23 @@ class RunAdmin(RowAdmin):
             return "Cancelled" if run.cancel(by=request.user) else "Told to stop at the next boundary"
 
         self.order(request, queryset, cancel, refused="Not cancelled")
+
+    @admin.action(permissions=["pause"], description="Pause this run", description_plural="Pause selected runs",
+                  location=EVERYWHERE)  # fmt: skip
+    def pause_runs(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        def pause(run: Run) -> str:
+            return "Paused" if run.pause(by=request.user) else "Told to pause at the next boundary"
+
+        self.order(request, queryset, pause, refused="Not paused")
+
+    @admin.action(permissions=["pause"], description="Resume this run", description_plural="Resume selected runs",
+                  location=EVERYWHERE)  # fmt: skip
+    def resume_runs(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        def resume(run: Run) -> str:
+            run.resume(by=request.user)
+            return "Resumed"
+
+        self.order(request, queryset, resume, refused="Not resumed")
 
     def order(self, request: HttpRequest, queryset: QuerySet[Run], verb: Callable[[Run], str], *, refused: str) -> None:
         """Gives each run the order, logs who gave it, and says how many obeyed, and why others did not."""

@@ -114,8 +114,10 @@ def silent_bell() -> Iterator[None]:
 # --- what a person typed ------------------------------------------------------------------------------------------
 
 
-def add_id(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help=f"the run's id, or at least {SHORTEST_ID} characters of its start")
+def add_id(parser: ArgumentParser, *, optional: bool = False) -> None:
+    """`optional`: without it the command is about all runs."""
+    about = f"the run's id, or at least {SHORTEST_ID} characters of its start"
+    parser.add_argument("id", metavar="ID", help=about, nargs="?" if optional else None)
 
 
 def add_by(parser: ArgumentParser) -> None:
@@ -132,6 +134,12 @@ def user_called(name: str | None) -> Any:
     if not user.is_active:
         raise Refusal(f"The account {name!r} is not active. Name another, or activate it in the admin.")
     return user
+
+
+def check_may(by: Any, permission: str, what: str) -> None:
+    """Raises Refusal for an account, if one is named, without `permission`."""
+    if by is not None and not by.has_perm(permission):
+        raise Refusal(f"{by.get_username()} may not {what}: the permission {permission} is needed.")
 
 
 def run_called(text: str, by: Any = None) -> Run:

@@ -3,6 +3,7 @@
 from agentruns.models.body import Body
 from agentruns.models.call import Call
 from agentruns.models.event import Event
+from agentruns.models.halt import Halt
 from agentruns.models.key import IdempotencyKey
 from agentruns.models.process import Outbox, Process
 from agentruns.models.provider import Day, Price, Provider
@@ -12,6 +13,6 @@ from agentruns.models.step import Attempt, Step
 from agentruns.models.wait import Grant, Wait
 
 __all__ = [
-    "Attempt", "Body", "Call", "Day", "Event", "Grant", "IdempotencyKey", "Outbox", "Price", "Process", "Provider",
-    "Run", "Status", "Step", "Wait",
+    "Attempt", "Body", "Call", "Day", "Event", "Grant", "Halt", "IdempotencyKey", "Outbox", "Price", "Process",
+    "Provider", "Run", "Status", "Step", "Wait",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from django.db.models import Count, F, IntegerField, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 
 from agentruns.errors import LeaseLost
+from agentruns.models.halt import Halt
 from agentruns.models.moment import in_seconds, now
 from agentruns.models.status import Status
 from agentruns.models.step import Attempt
@@ -42,7 +43,7 @@ class Claiming(Trait):
         )
         due = (
             cls.rows()
-            .filter(status=Status.QUEUED)
+            .filter(~Halt.is_on(), status=Status.QUEUED, paused_at=None)
             .exclude(build__in=list(newer_builds))
             .annotate(group=OWNER)
             .annotate(mates=Coalesce(Subquery(mates, output_field=IntegerField()), 0))
@@ -58,7 +59,7 @@ class Claiming(Trait):
     @classmethod
     def _take(cls, pk: Any, worker: str, lease: float) -> Self | None:
         holder = secrets.token_hex(16)
-        taken = cls.rows().filter(pk=pk, status=Status.QUEUED)
+        taken = cls.rows().filter(~Halt.is_on(), pk=pk, status=Status.QUEUED, paused_at=None)
         try:
             taken.update(
                 status=Status.RUNNING,
@@ -76,15 +77,16 @@ class Claiming(Trait):
         # By holder: None if somebody was first, which is an answer and no error, or if the lease is over already.
         return cls.rows().filter(pk=pk, holder=holder, status=Status.RUNNING).first()
 
-    def renew(self, lease: float) -> bool:
-        """The heartbeat: `lease` seconds from now by the database's clock. Returns whether a cancel was asked.
+    def renew(self, lease: float) -> str:
+        """The heartbeat: `lease` seconds from now by the database's clock. Returns what people ordered meanwhile:
+        "cancel", "pause", or nothing.
 
         Raises LeaseLost when the claim is over. It bumps no version: nothing that a page shows has changed.
         """
         held = self.held()
         if not held.update(lease_expires_at=in_seconds(lease)):
             raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
-        return bool(held.filter(cancel_requested_at__isnull=False).exists())
+        return self.ordered()
 
     if TYPE_CHECKING:
 
@@ -93,6 +95,8 @@ class Claiming(Trait):
         def book(self, ended: Attempt | None) -> None: ...
 
         def obey_cancel(self) -> bool: ...
+
+        def obey_pause(self) -> bool: ...
 
     def release(self, ended: Attempt | None = None, *, cause: str = "", steps: Iterable[Any] = ()) -> None:
         """Gives the run back, due at once. `ended`: the attempt that was cut off, if one was begun; without one the
@@ -108,7 +112,7 @@ class Claiming(Trait):
                 self.record("interrupted", path=ended.path, cause=cause, worker=ended.worker)
             if cause == "drain":
                 self.record("released", cause=cause, worker=self.worker)
-            if not self.obey_cancel():
+            if not (self.obey_cancel() or self.obey_pause()):
                 self.ring_after_commit()
 
     def rescue(self, cause: str, *, dead_worker: str = "", drained: bool = False) -> bool:
@@ -132,9 +136,9 @@ class Claiming(Trait):
             run.record("interrupted", path=run.at_path, cause=cause, worker=run.worker, losses=losses)
             if gave_up:
                 run.record("failed", path=run.at_path, error=_lost(run, cause, losses))
-            elif not run.obey_cancel():
+            elif not (run.obey_cancel() or run.obey_pause()):
                 run.fence += 1
-                run.ring_after_commit()
+                run.ring_after_commit(unrung="rescued")
         return True
 
     def _end_lost(self, cause: str, losses: int) -> None:

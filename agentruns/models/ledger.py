@@ -193,7 +193,13 @@ def settle(call: Call, booking: Booking) -> bool:
         ):  # fmt: skip
             return False
         _tell(run, call)
+        if run.status == Status.CANCELLED:
+            run.record("call_settled", path=call.path, number=call.number, state=booking.state, usd=str(_cost(call)))
     return True
+
+
+def _cost(call: Call) -> Decimal:
+    return Call.objects.values_list("cost", flat=True).get(pk=call.pk) or ZERO
 
 
 def storable(booking: Booking) -> Booking:

@@ -1,12 +1,14 @@
 """What people order: cancel, retry, another budget. Each says why when it does not apply."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from agentruns import crash
 from agentruns.errors import WrongState
 from agentruns.models.moment import now
 from agentruns.models.status import LIVING, Status
@@ -30,19 +32,33 @@ class Orders(Trait):
             run: Any = self.lock()
             if run.status not in LIVING:
                 raise WrongState(f"Run {run.short_id} has already {_ended(run)}; there is nothing to cancel.")
+            transaction.on_commit(lambda: crash.point("cancel-committed"))
             asked = {"cancel_requested_at": now(), "cancel_requested_by": by}
             if run.status == Status.RUNNING:
                 if run.cancel_requested_at is None:
                     run.change((Status.RUNNING,), **asked)
-                    run.record("cancel_asked", by=by, path=run.at_path)
+                    run.record("cancel_asked", by=by, path=run.at_path, paid=str(run.spent + run.unknown))
                 return False
             run.change(
                 (Status.QUEUED, Status.WAITING), **asked, status=Status.CANCELLED, reason="cancelled", ended_at=now(),
                 waiting_for="", wake_at=None, fence=F("fence") + 1,
             )  # fmt: skip
             run.close_waits(by)
-            run.record("cancelled", by=by, path=run.at_path)
+            run.record_cancelled(by=by)
             return True
+
+    def record_cancelled(self, by: Any = None, **about: Any) -> None:
+        """The event says how long it took (seconds), what was paid after it was asked for, and what is in flight yet
+        (USD). Part of the transaction that ends the run."""
+        run: Any = self.rows().get(pk=self.pk)
+        asked = run.events.filter(kind="cancel_asked").order_by("-pk").first()
+        paid = run.spent + run.unknown
+        before = Decimal(asked.about.get("paid") or paid) if asked and isinstance(asked.about, dict) else paid
+        took = (timezone.now() - run.cancel_requested_at).total_seconds() if run.cancel_requested_at else 0.0
+        run.record(
+            "cancelled", by=by, path=run.at_path, seconds=round(max(took, 0.0), 1), paid_after=str(paid - before),
+            in_flight=str(run.reserved), **about,
+        )  # fmt: skip
 
     def obey_cancel(self) -> bool:
         """Ends a run that is being given back although a cancel was asked; part of the transaction that gives it back.
@@ -56,7 +72,7 @@ class Orders(Trait):
             return False
         run: Any = self
         run.close_waits()
-        run.record("cancelled")
+        run.record_cancelled()
         return True
 
     def end_by_force(self) -> bool:
@@ -71,7 +87,7 @@ class Orders(Trait):
             )  # fmt: skip
             run._write_interrupted("cancel")
             run.close_waits()
-            run.record("cancelled", path=run.at_path, forced=True, worker=run.worker)
+            run.record_cancelled(forced=True, worker=run.worker)
             return True
 
     def retry(self, by: Any = None) -> None:
@@ -87,7 +103,7 @@ class Orders(Trait):
             Wait.objects.filter(run=run, closed_at=None, kind__in=RETRIED).update(closed_at=now(), closed_by=by)
             run.change(
                 (Status.FAILED, Status.WAITING), **self.queued(), failures=0, losses=0, entries=0, ended_at=None,
-                round=F("round") + 1, cancel_requested_at=None, cancel_requested_by=None,
+                round=F("round") + 1, cancel_requested_at=None, cancel_requested_by=None, paused_at=None,
                 deadline_at=_renewed_deadline(run),
             )  # fmt: skip
             run.record("retried", by=by, path=run.at_path)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 from django.db.models import F, Q
 
+from agentruns import crash
 from agentruns.models.body import Body
 from agentruns.models.moment import in_seconds, now
 from agentruns.models.status import Status
@@ -29,7 +30,11 @@ class Progress(Trait):
 
         def wake(self) -> bool: ...
 
+        def record_cancelled(self, by: Any = None, **about: Any) -> None: ...
+
         def obey_cancel(self) -> bool: ...
+
+        def obey_pause(self) -> bool: ...
 
     def enter(self, path: str, number: int, build: str) -> None:
         """Moves `at` to the top-level step `path`: when the code's next step is not the one that was expected."""
@@ -44,6 +49,7 @@ class Progress(Trait):
             return
         if bodies := [row.body for row in rows if row.body is not None]:
             Body.store(bodies)
+            crash.point("body-written")
         for row in rows:
             row.pk = None
         Step.objects.bulk_create(rows)
@@ -60,6 +66,8 @@ class Progress(Trait):
         with transaction.atomic():
             self.change_held(lease_expires_at=in_seconds(lease), build=build, **MOVED)
             self.keep(steps)
+            crash.point("checkpoint-open")
+        crash.point("checkpointed")
 
     def checkpoint(
         self, steps: Sequence[Step], ended: Attempt, upcoming: str | None, number: int, lease: float, build: str
@@ -84,6 +92,8 @@ class Progress(Trait):
             if upcoming is None:
                 self.close_waits()
                 self.record("completed")
+            crash.point("checkpoint-open")
+            transaction.on_commit(lambda: crash.point("checkpointed" if upcoming else "ended"))
 
     def complete(self, build: str) -> None:
         """Every step of the plan is finished already (the code lost its last ones): the run is completed."""
@@ -120,8 +130,8 @@ class Progress(Trait):
             for wait in waits:
                 self._open(wait)
             self._record_parked(waits, ended, reason)
-            if not self.obey_cancel():
-                self._settle_waiting(reason)
+            if not (self.obey_cancel() or self.obey_pause()):
+                self.settle_waiting(reason)
 
     def _record_parked(self, waits: Sequence[Wait], ended: Attempt | None, reason: str) -> None:
         if ended is not None and ended.outcome == "failed":
@@ -149,7 +159,7 @@ class Progress(Trait):
             },
         )
 
-    def _settle_waiting(self, reason: str) -> None:
+    def settle_waiting(self, reason: str) -> None:
         """Names what the run waits for and when the clock wakes it; wakes it at once if nothing is left to wait for."""
         waits = list(Wait.objects.filter(run_id=self.pk, closed_at=None))
         if self.is_ripe(waits):
@@ -157,7 +167,7 @@ class Progress(Trait):
             return
         until = [wait.until for wait in waits if wait.until is not None]
         kind = min((wait.kind for wait in waits), key=KINDS.index)
-        self.rows().filter(pk=self.pk).update(waiting_for=kind, wake_at=min(until, default=None))
+        self.rows().filter(pk=self.pk).update(waiting_for=kind, wake_at=min(until, default=None), reason=reason)
 
     def fail(self, ended: Attempt | None, reason: str, steps: Sequence[Step] = ()) -> None:
         """The step at work failed for good; a person may retry the run."""
@@ -174,7 +184,7 @@ class Progress(Trait):
             self.keep(steps)
             self.book(ended)
             self.close_waits()
-            self.record("cancelled", path=ended.path if ended else "")
+            self.record_cancelled()
 
     def close_waits(self, by: Any = None) -> None:
         Wait.objects.filter(run_id=self.pk, closed_at=None).update(closed_at=now(), closed_by=by)

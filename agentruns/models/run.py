@@ -5,6 +5,7 @@ claim, renew, release, rescue ......... claiming.py    (workers, under a fence; 
 checkpoint, park, fail, end ........... progress.py    (workers, under a fence)
 wake .................................. waking.py      (whoever knows that a wait is over)
 cancel, retry, budget ................. orders.py      (people)
+pause, resume ......................... pausing.py     (people)
 settle ................................ settling.py    (people)
 fork .................................. forking.py     (people)
 intend, submitted, settle ............. ledger.py      (calls; facts come from whoever learns them)
@@ -24,6 +25,7 @@ from agentruns.models.forking import Forking
 from agentruns.models.ledger import Ledger
 from agentruns.models.moment import now
 from agentruns.models.orders import Orders
+from agentruns.models.pausing import Pausing
 from agentruns.models.progress import Progress
 from agentruns.models.settling import Settling
 from agentruns.models.status import FINAL, Status
@@ -52,7 +54,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self if user.is_staff else self.filter(owner=user)
 
 
-class Run(Submission, Claiming, Progress, Waking, Orders, Settling, Forking, Ledger, models.Model):
+class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Forking, Ledger, models.Model):
     """One task, durable: everything it did stands in Step, Attempt, Call, Wait and Event rows that point here."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -87,6 +89,7 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Settling, Forking, Led
     build = models.CharField(max_length=64, blank=True, help_text="The build that advanced it last.")
     enqueued_at = models.DateTimeField(null=True, help_text="When the doorbell was last rung for it.")
 
+    paused_at = models.DateTimeField(null=True, help_text="Since when a person keeps it from going on.")
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     forked_from = models.ForeignKey("self", models.SET_NULL, null=True, related_name="forks")
@@ -111,7 +114,11 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Settling, Forking, Led
             models.Index(fields=["owner", "-created_at"], name="run_of_owner"),
             models.Index(fields=["-created_at"], name="run_newest"),
         ]
-        permissions = [("cancel_run", "Can cancel a run"), ("retry_run", "Can retry a run")]
+        permissions = [
+            ("cancel_run", "Can cancel a run"),
+            ("retry_run", "Can retry a run"),
+            ("pause_run", "Can pause and resume a run"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.title[:60]} ({self.plan})"

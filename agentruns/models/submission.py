@@ -158,7 +158,7 @@ class Submission(Trait):
                     scope="submission", key=key, run_id=run.pk, fingerprint=fingerprint, state="done", created_at=now()
                 )
                 run.record("started", by=run.owner, budget=str(run.budget))
-                run.ring_after_commit()
+                run.ring_after_commit(unrung="run-committed", rung="run-rung")
         except (IntegrityError, OperationalError, InterfaceError) as error:
             # Somebody was first with this key; or it was us, and the COMMIT's answer was lost.
             if not isinstance(error, IntegrityError):

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, Self
 from django.db import transaction
 from django.db.models import F
 
-from agentruns import queues
-from agentruns.errors import CancelAsked, LeaseLost
+from agentruns import crash, queues
+from agentruns.errors import CancelAsked, LeaseLost, PauseAsked
+from agentruns.models.halt import Halt
 from agentruns.models.moment import now
 from agentruns.models.status import Status
 
@@ -49,17 +50,25 @@ class Trait(Base):
         return bool(self.held().exists())
 
     def change_living(self) -> None:
-        """The last moment to say no to something new outside: fence, a lease that has not run out, no cancel asked.
+        """The last moment to say no to something new outside: fence, a lease that has not run out, no cancel or pause.
 
-        Part of the transaction that writes an intent. Raises CancelAsked, LeaseLost.
+        Part of the transaction that writes an intent. Raises CancelAsked, PauseAsked, LeaseLost.
         """
-        mine = self.held()
-        living = mine.filter(lease_expires_at__gt=now(), cancel_requested_at=None)
-        if living.update(version=F("version") + 1, entries=0, losses=0):
+        free = self.held().filter(~Halt.is_on(), cancel_requested_at=None, paused_at=None)
+        if free.filter(lease_expires_at__gt=now()).update(version=F("version") + 1, entries=0, losses=0):
             return
-        if mine.filter(cancel_requested_at__isnull=False).exists():
-            raise CancelAsked(f"a cancel of run {self.pk} was asked for")
+        match self.ordered():
+            case "cancel":
+                raise CancelAsked(f"a cancel of run {self.pk} was asked for")
+            case "pause":
+                raise PauseAsked(f"run {self.pk} is paused")
         raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
+
+    def ordered(self) -> str:
+        """What people have ordered for the run that is held: "cancel", "pause", or nothing."""
+        found = self.held().annotate(halted=Halt.is_on()).values_list("cancel_requested_at", "paused_at", "halted")
+        cancel, pause, halted = found.first() or (None, None, False)
+        return "cancel" if cancel else "pause" if pause or halted else ""
 
     def note(self, kind: str, *, path: str = "", **about: Any) -> None:
         """An event that no verb makes, with a version of its own, so that pages show it. It decides nothing."""
@@ -71,10 +80,19 @@ class Trait(Base):
         """The run as it is now, locked until the transaction ends; locks go day, run, call, key, always."""
         return self.rows().select_for_update().get(pk=self.pk)
 
-    def ring_after_commit(self) -> None:
-        """Rings when the transaction has committed; a lost ring is found by the clock's sweep."""
+    def ring_after_commit(self, *, unrung: str = "", rung: str = "") -> None:
+        """Rings when the transaction has committed; a lost ring is found by the clock's sweep.
+
+        `unrung` and `rung` name the points before and after the ring at which a trial may end this process.
+        """
         pk, fence = self.pk, self.fence
-        transaction.on_commit(lambda: queues.ring(pk, fence), robust=True)
+
+        def ring() -> None:
+            crash.point(unrung)
+            queues.ring(pk, fence)
+            crash.point(rung)
+
+        transaction.on_commit(ring, robust=True)
 
     @staticmethod
     def queued() -> dict[str, Any]:

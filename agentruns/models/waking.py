@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef
 
 from agentruns import pricing
 from agentruns.errors import UnknownPrice
@@ -22,8 +22,10 @@ class Waking(Trait):
     """wake, is_ripe; wake_due, wake_waiting, wake_for_slots, wake_priced."""
 
     def wake(self) -> bool:
-        """A waiting run becomes due; False: it was not waiting. Part of the transaction that ended the wait."""
-        if not self.change((Status.WAITING,), **self.queued()):
+        """A waiting run becomes due; False: it was not waiting, or is paused. Part of the transaction that ended the
+        wait, so that a paused run finds it ended when it is resumed."""
+        waiting = self.rows().filter(pk=self.pk, status=Status.WAITING, paused_at=None)
+        if not waiting.update(version=F("version") + 1, **self.queued()):
             return False
         self._close_ripe()
         self.ring_after_commit()

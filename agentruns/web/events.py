@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agentruns.models import Event
 from agentruns.models.step_lines import WAITS_FOR, title_of
-from agentruns.web.words import last_line, plural, usd, visible
+from agentruns.web.words import duration, last_line, plural, usd, visible
 
 CAUSES = {
     "crash": "its worker died",
@@ -16,6 +16,14 @@ CAUSES = {
     "timeout": "the step ran into its time limit",
     "cancel": "it was cancelled",
     "slice": "its worker's slice was over",
+    "pause": "it was paused",
+    "database": "the database did not answer",
+}
+
+SETTLED_AS = {
+    "done": "it happened",
+    "not-done": "it did not happen",
+    "again": "nobody knows; it is sent once more under the same key",
 }
 
 
@@ -78,7 +86,47 @@ def _failed(event: Event, about: dict[str, Any]) -> Sentence:
 
 def _cancelled(event: Event, about: dict[str, Any]) -> Sentence:
     forced = ", by force: its worker did not stop in time" if about.get("forced") else ""
-    return Sentence("x", "idle", "Cancelled", f"{_by(event)}{forced}. Finished steps are kept.")
+    seconds = about.get("seconds")
+    took = f", {duration(float(seconds))} after it was asked for" if isinstance(seconds, int | float) else ""
+    return Sentence(
+        "x", "idle", "Cancelled", f"{_by(event)}{took}{forced}. {_after_cancel(about)}Finished steps are kept."
+    )
+
+
+def _after_cancel(about: dict[str, Any]) -> str:
+    after, flying = _amount(about.get("paid_after")), _amount(about.get("in_flight"))
+    spent = f"{usd(after)} was spent after that. " if after is not None else ""
+    return spent + (f"Calls worth up to {usd(flying)} are being cancelled at the provider. " if flying else "")
+
+
+def _call_settled(event: Event, about: dict[str, Any]) -> Sentence:
+    how = visible(about.get("state") or "settled")
+    return Sentence(
+        "coin", "idle", _step(event), f": a call in flight ended ({how}) and cost {_usd(about.get('usd'))}."
+    )
+
+
+def _paused(event: Event, about: dict[str, Any]) -> Sentence:
+    return Sentence("hand", "wait", "Paused", f"{_by(event)}. Nothing new begins until it is resumed.")
+
+
+def _unpaused(event: Event, about: dict[str, Any]) -> Sentence:
+    return Sentence("play", "run", "Goes on", f"{_by(event)}: the pause is over.")
+
+
+def _effect_unknown(event: Event, about: dict[str, Any]) -> Sentence:
+    key = f" (key {visible(about['key'])})" if about.get("key") else ""
+    return Sentence("bell", "bad", _step(event), f": whether this effect happened is not known{key}.")
+
+
+def _settled(event: Event, about: dict[str, Any]) -> Sentence:
+    word = SETTLED_AS.get(str(about.get("word")), visible(about.get("word") or "settled"))
+    return Sentence("hand", "run", _step(event), f" was settled{_by(event)}: {word}.")
+
+
+def _forked(event: Event, about: dict[str, Any]) -> Sentence:
+    kept = plural(int(about.get("kept") or 0), "finished step")
+    return Sentence("fork", "run", "Forked", f"{_by(event)} from {_step(event)} of another run; {kept} inherited.")
 
 
 def _cancel_asked(event: Event, about: dict[str, Any]) -> Sentence:
@@ -146,6 +194,12 @@ SENTENCES: dict[str, Callable[[Event, dict[str, Any]], Sentence]] = {
     "diverged": _diverged,
     "released": _released,
     "lease_lost": _lease_lost,
+    "call_settled": _call_settled,
+    "paused": _paused,
+    "unpaused": _unpaused,
+    "effect_unknown": _effect_unknown,
+    "settled": _settled,
+    "forked": _forked,
 }
 
 
@@ -162,7 +216,12 @@ def _by(event: Event) -> str:
 
 
 def _usd(text: Any) -> str:
+    amount = _amount(text)
+    return "an unknown amount" if amount is None else usd(amount)
+
+
+def _amount(text: Any) -> Decimal | None:
     try:
-        return usd(Decimal(str(text)))
+        return Decimal(str(text))
     except InvalidOperation:
-        return "an unknown amount"
+        return None

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import redis
 from django.db.models import F
+from django.utils import timezone
 
-from agentruns.models import Process, Provider, Run, Status
+from agentruns.models import Halt, Process, Provider, Run, Status
 from agentruns.models.moment import in_seconds
 from agentruns.queues.bell import connection
 from agentruns.web.words import visible
@@ -34,7 +35,7 @@ def current() -> list[Notice]:
     looked, found = _seen
     if time.monotonic() - looked < LOOK_SECONDS:
         return found
-    found = [notice for notice in (_no_worker(), _no_redis(), _stopped_provider()) if notice]
+    found = [notice for notice in (_halted(), _no_worker(), _no_redis(), _stopped_provider()) if notice]
     _seen = (time.monotonic(), found)
     return found
 
@@ -58,6 +59,17 @@ def redis_trouble() -> str:
     except redis.RedisError as error:
         return str(error) or type(error).__name__
     return ""
+
+
+def _halted() -> Notice | None:
+    halt = Halt.current()
+    if halt is None:
+        return None
+    by = f" by {visible(halt.by.get_username())}" if halt.by else ""
+    since = timezone.localtime(halt.at).strftime("%H:%M")
+    return Notice(
+        "halted", "wait", f"All work is paused{by} since {since}.", "Nothing new begins. Resume it on the workers page."
+    )
 
 
 def _no_worker() -> Notice | None:

@@ -101,7 +101,15 @@ class Sheet:
     @property
     def can_retry(self) -> bool:
         is_stuck = self.run.status == Status.WAITING and self.run.waiting_for in RETRIED
-        return self.run.status == Status.FAILED or is_stuck
+        return self.run.status == Status.FAILED or (is_stuck and self.run.paused_at is None)
+
+    @property
+    def can_pause(self) -> bool:
+        return self.can_cancel and self.run.paused_at is None
+
+    @property
+    def can_resume(self) -> bool:
+        return self.can_cancel and self.run.paused_at is not None
 
     @property
     def share(self) -> Share:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
-from agentruns.models import Process, Run, Status
+from agentruns.models import Halt, Process, Run, Status
 from agentruns.models.step_lines import WAITS_FOR, title_of
 from agentruns.web.words import NEEDS_A_PERSON, between, full_stop, last_line, visible
 
@@ -24,6 +24,8 @@ def why(run: Run) -> Why | None:
         return _ended(run)
     if run.cancel_requested_at:
         return Why("wait", "It is being cancelled.", "It stops before anything new begins; 30 s later by force.")
+    if run.paused_at:
+        return _paused(run)
     if run.status == Status.QUEUED:
         return _queued(run)
     return _waiting(run) if run.status == Status.WAITING else _running(run)
@@ -37,7 +39,15 @@ def _ended(run: Run) -> Why | None:
     return Why("bad", f"It failed{visible(where)}.", rest)
 
 
+def _paused(run: Run) -> Why:
+    if run.status == Status.RUNNING:
+        return Why("wait", "It is being paused.", "It stops before anything new begins.")
+    return Why("wait", "It is paused.", "Nothing is lost. Resume it to go on.")
+
+
 def _queued(run: Run) -> Why | None:
+    if Halt.current():
+        return Why("wait", "All work is paused.", "It goes on when somebody resumes work, on the workers page.")
     if not Process.living("worker").exists():
         return Why("wait", "No worker is running.", "It waits, nothing is lost. Start one with: manage.py worker")
     others = Run.objects.filter(status=Status.QUEUED, priority__gte=run.priority).exclude(pk=run.pk)

@@ -44,6 +44,8 @@ def pill(run: Run) -> Pill:
     """The status of `run`; a waiting run says what for, and whether it needs a person."""
     if run.cancel_requested_at and not run.is_ended:
         return Pill("Stopping", "wait", "x")
+    if run.paused_at and not run.is_ended:
+        return Pill("Paused" if run.status == Status.WAITING else "Pausing", "wait", "hand")
     if run.status != Status.WAITING:
         return PILLS[Status(run.status)]
     if run.waiting_for in NEEDS_A_PERSON:

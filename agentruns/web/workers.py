@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from agentruns.models import Attempt, Process, Run, Status
+from agentruns.models import Attempt, Halt, Process, Run, Status
 from agentruns.models.moment import in_seconds
 from agentruns.models.process import SILENT_SECONDS
 from agentruns.web import live, notices
@@ -34,6 +34,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     queue = Run.objects.filter(status=Status.QUEUED)
     return {
         "processes": _processes(request),
+        "halt": Halt.current(),
         "queued": queue.count(),
         "oldest": queue.aggregate(at=Min("enqueued_at"))["at"],
         "running": Run.objects.filter(status=Status.RUNNING).count(),
