@@ -1,4 +1,4 @@
-"""submit, runs, run, cancel, retry, budget: what they print; one line and exit 2 for whatever a person can mend."""
+"""What the commands for people print; one line and exit 2 for whatever a person can mend."""
 
 import json
 import os
@@ -438,3 +438,31 @@ def test_submit_says_when_no_worker_is_there_and_is_silent_when_one_is(system):
     assert "No worker is running" in said_to().stderr
     system.start_worker()
     assert "No worker" not in said_to().stderr
+
+
+# --- pause and resume -------------------------------------------------------------------------------------------------
+
+
+def test_pause_and_resume_of_a_run_say_what_became_of_it():
+    run = Run.start("two", "A task", model="demo")
+    assert "is paused" in said("pause", str(run.pk))[0]
+    assert "goes on" in said("resume", str(run.pk))[0]
+    assert "is not paused" in refusal("resume", str(run.pk))
+
+
+def test_a_paused_run_that_also_waits_goes_on_waiting():
+    run = hands.parked(hands.claimed(), "budget", "first/ask")
+    said("pause", str(run.pk))
+    assert "goes on, and waits for budget" in said("resume", str(run.pk))[0]
+
+
+def test_without_an_id_all_work_is_paused_and_resumed():
+    assert "All new work is paused." in said("pause")[0]
+    assert "paused already" in said("pause")[0]
+    assert "Work goes on" in said("resume")[0]
+    assert "nothing to resume" in refusal("resume")
+
+
+def test_an_account_without_the_right_does_not_stop_all_work(django_user_model):
+    django_user_model.objects.create_user("ann")
+    assert "agentruns.pause_all" in refusal("pause", "--by", "ann")

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agentruns.admin.looking import RowAdmin, harmless
-from agentruns.models import Attempt, Call, Event, Grant, IdempotencyKey, Process, Provider, Step, Wait
+from agentruns.models import Attempt, Call, Event, Grant, Halt, IdempotencyKey, Process, Provider, Step, Wait
 
 
 class OfRun(RowAdmin):
@@ -98,3 +98,10 @@ class ProcessAdmin(RowAdmin):
     list_display = ("name", "kind", "host", "pid", "build", "started_at", "seen_at", "stopped_at")
     list_filter = ("kind", ("stopped_at", admin.EmptyFieldListFilter))
     ordering = ("-seen_at",)
+
+
+@admin.register(Halt)
+class HaltAdmin(RowAdmin):
+    list_display = ("at", "by", "ended_at", "ended_by")
+    list_select_related = ("by", "ended_by")
+    ordering = ("-at",)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from agentruns.models import Process, Run
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 OPEN = {"login": 200, "healthz": 200, "readyz": 503, "theme": 405}
 CLOSED = {
     "runs", "runs-live", "run", "run-live", "run-output", "run-cancel", "run-retry", "workers", "workers-live", "plans",
-    "logout",
+    "logout", "run-pause", "run-resume", "pause-all", "resume-all",
 }  # fmt: skip
 
 
@@ -50,7 +50,8 @@ def test_looking_changes_nothing(client: Client, run: Run):
 def test_orders_need_the_forms_token(ada: User, run: Run):
     careful = Client(enforce_csrf_checks=True)
     careful.force_login(ada)
-    for path in ("/", f"/runs/{run.pk}/cancel", f"/runs/{run.pk}/retry", "/theme", "/logout/"):
+    for path in ("/", f"/runs/{run.pk}/cancel", f"/runs/{run.pk}/retry", f"/runs/{run.pk}/pause",
+                 f"/runs/{run.pk}/resume", "/pause", "/resume", "/theme", "/logout/"):  # fmt: skip
         answer = careful.post(path, {"plan": "two", "task": "x"})
         assert answer.status_code == 403
         assert "This form is too old" in answer.content.decode()
@@ -91,3 +92,17 @@ def test_workers_and_plans_are_true_and_show_no_foreign_run(client: Client, run:
     html = client.get("/plans/").content.decode()
     assert "Two steps" in html and "Says a word." in html and "old_second" in html
     assert "1 run, 0 completed, 1 under way" in html
+
+
+def test_only_who_may_stop_all_work_has_the_button_and_the_right(ada: User, client: Client):
+    """`client` is signed in as ada, who may not."""
+    assert 'id="pause-all"' not in client.get("/workers/").content.decode()
+    assert client.post("/pause").status_code == 403
+    ada.user_permissions.add(Permission.objects.get(codename="pause_all"))
+    assert 'id="pause-all"' in client.get("/workers/").content.decode()
+    assert client.post("/pause").status_code == 303
+    page = client.get("/workers/").content.decode()
+    assert "All work is paused by ada" in page
+    assert 'id="resume-all"' in page
+    client.post("/resume")
+    assert 'id="pause-all"' in client.get("/workers/").content.decode()
