@@ -6,6 +6,7 @@ from itertools import count
 
 _name, _, _number = os.environ.get("CRASH_AT", "").partition(":")
 _passed = count(1)
+ARMED = bool(_name)
 
 
 def point(name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 from django.db import Error as DatabaseError
 from django.utils import timezone
 
-from agentruns import build, trust
+from agentruns import build, encoding, trust
 from agentruns.errors import DatabaseTrouble, Interruption, MisusedContext, Parked
 from agentruns.models import Body, Call, Run, Step, Wait
 from agentruns.models.fields import Corrupt
@@ -164,8 +164,13 @@ class Entry:
 
 def checkpoint_row(entry: Entry, path: str, kind: str, value: Any, labels: set[str], began: datetime) -> Step:
     """The Step of a finished path, not yet written. Raises NotStorable for what JSON cannot keep."""
-    inline, body = Body.split(value)
-    return Step(
-        run=entry.run, path=path, top=entry.path, kind=kind, output=inline, body=body, labels=trust.written(labels),
-        reads=sorted(entry.reads) if kind == "step" else [], started_at=began, finished_at=timezone.now(),
+    text = encoding.dumps(value, exact=True)
+    body = Body.beside(text)
+    row = Step(
+        run=entry.run, path=path, top=entry.path, kind=kind, output=None if body else value, body=body,
+        labels=trust.written(labels), reads=sorted(entry.reads) if kind == "step" else [], started_at=began,
+        finished_at=timezone.now(),
     )  # fmt: skip
+    if body is None:
+        row.prepared = {"output": text}
+    return row

@@ -32,10 +32,15 @@ class Body(models.Model):
 
         Raises NotStorable for what would not come back equal.
         """
-        text = encoding.dumps(value, exact=True)
+        body = cls.beside(encoding.dumps(value, exact=True))
+        return (value, None) if body is None else (None, body)
+
+    @classmethod
+    def beside(cls, text: str) -> "Body | None":
+        """The Body, not stored yet, of an encoded value that is too large for its own row."""
         if len(text) <= INLINE_BYTES:
-            return value, None
-        return None, cls(sha256=hashlib.sha256(text.encode()).hexdigest(), content=text)
+            return None
+        return cls(sha256=hashlib.sha256(text.encode()).hexdigest(), content=text)
 
     @classmethod
     def keep(cls, value: Any) -> tuple[Any, "Body | None"]:

@@ -16,7 +16,7 @@ class Call(models.Model):
 
     STATES = [(state, state) for state in (*OPEN, *SETTLED, "unknown")]
 
-    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="calls")
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="calls", db_index=False)
     path = models.CharField(max_length=200)
     top = models.CharField(max_length=64)
     number = models.PositiveIntegerField(help_text="The try at this path: 1 is the first.")

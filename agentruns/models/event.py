@@ -9,7 +9,7 @@ from agentruns.models.fields import EncodedField
 class Event(models.Model):
     """One sentence about a run; `version` is the run's version that it made, and the cursor of a reader."""
 
-    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="events")
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="events", db_index=False)
     version = models.BigIntegerField()
     kind = models.CharField(max_length=24)
     at = models.DateTimeField()

@@ -1,14 +1,17 @@
 """What a worker decides about the run that it holds. Each verb is one transaction and one conditional write."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Q
 
 from agentruns import crash
+from agentruns.errors import LeaseLost
 from agentruns.models.body import Body
 from agentruns.models.moment import in_seconds, now
+from agentruns.models.prepared import Insert, Slot, Update
 from agentruns.models.status import Status
 from agentruns.models.step import Attempt, Step
 from agentruns.models.trait import Trait
@@ -45,27 +48,31 @@ class Progress(Trait):
 
         Without the ids of an earlier try that was rolled back: SQLite has given those to others by now.
         """
-        if not (rows := list(steps)):
-            return
+        if rows := list(steps):
+            with connection.cursor() as cursor:
+                self._keep(cursor, rows)
+
+    @staticmethod
+    def _keep(cursor: Any, rows: list[Step]) -> None:
         if bodies := [row.body for row in rows if row.body is not None]:
             Body.store(bodies)
             crash.point("body-written")
         for row in rows:
             row.pk = None
-        Step.objects.bulk_create(rows)
+            inserting(Step).execute(cursor, row)
 
     @staticmethod
     def book(ended: Attempt | None) -> None:
         """Inserts the attempt that ended; part of the caller's transaction, after its conditional write."""
         if ended is not None:
-            ended.pk = None
-            ended.save(force_insert=True)
+            with connection.cursor() as cursor:
+                inserting(Attempt, timed="ended_at").execute(cursor, ended)
 
     def checkpoint_part(self, steps: Sequence[Step], lease: float, build: str) -> None:
         """A sub-step is finished: it and what it learned are kept, the lease goes on."""
-        with transaction.atomic():
-            self.change_held(lease_expires_at=in_seconds(lease), build=build, **MOVED)
-            self.keep(steps)
+        with transaction.atomic(), connection.cursor() as cursor:
+            self._advance(cursor, advancing(type(self), lease, entering=False), build=build)
+            self._keep(cursor, list(steps))
             crash.point("checkpoint-open")
         crash.point("checkpointed")
 
@@ -76,24 +83,36 @@ class Progress(Trait):
 
         `upcoming`: the next step's path and `number` its attempt, or None: the run is completed by this.
         """
+        if upcoming is None:
+            self._checkpoint_last(steps, ended, build)
+            return
+        with transaction.atomic(), connection.cursor() as cursor:
+            entering = advancing(type(self), lease, entering=True)
+            self._advance(cursor, entering, build=build, at_path=upcoming, at_number=number)
+            self._keep(cursor, list(steps))
+            inserting(Attempt, timed="ended_at").execute(cursor, ended)
+            crash.point("checkpoint-open")
+            if crash.ARMED:
+                transaction.on_commit(lambda: crash.point("checkpointed"))
+
+    def _checkpoint_last(self, steps: Sequence[Step], ended: Attempt, build: str) -> None:
+        """The run is completed by this."""
         with transaction.atomic():
-            if upcoming is None:
-                self.change_held(
-                    status=Status.COMPLETED, ended_at=now(), reason="", at_path="", at_number=0, failures=0,
-                    build=build, **NO_CLAIM, **MOVED,
-                )  # fmt: skip
-            else:
-                self.change_held(
-                    lease_expires_at=in_seconds(lease), at_path=upcoming, at_number=number, at_since=now(), failures=0,
-                    build=build, **MOVED,
-                )  # fmt: skip
+            self.change_held(
+                status=Status.COMPLETED, ended_at=now(), reason="", at_path="", at_number=0, failures=0, build=build,
+                **NO_CLAIM, **MOVED,
+            )  # fmt: skip
             self.keep(steps)
             self.book(ended)
-            if upcoming is None:
-                self.close_waits()
-                self.record("completed")
+            self.close_waits()
+            self.record("completed")
             crash.point("checkpoint-open")
-            transaction.on_commit(lambda: crash.point("checkpointed" if upcoming else "ended"))
+            transaction.on_commit(lambda: crash.point("ended"))
+
+    def _advance(self, cursor: Any, statement: Update, **values: Any) -> None:
+        """As change_held, by a statement that was compiled before."""
+        if not statement.execute(cursor, id=self.pk, fence=self.fence, holder=self.holder, **values):
+            raise LeaseLost(f"the claim {self.fence} of run {self.pk} is over")
 
     def complete(self, build: str) -> None:
         """Every step of the plan is finished already (the code lost its last ones): the run is completed."""
@@ -188,6 +207,25 @@ class Progress(Trait):
 
     def close_waits(self, by: Any = None) -> None:
         Wait.objects.filter(run_id=self.pk, closed_at=None).update(closed_at=now(), closed_by=by)
+
+
+@cache
+def advancing(model: Any, lease: float, *, entering: bool) -> Update:
+    """The holder's run goes on: its lease is renewed, and with `entering` another step is at work."""
+
+    def slot(name: str) -> Slot:
+        return Slot(name, model._meta.get_field(name))
+
+    held = model.objects.filter(id=slot("id"), fence=slot("fence"), holder=slot("holder"), status=Status.RUNNING)
+    values = {"version": F("version") + 1, "lease_expires_at": in_seconds(lease), "build": slot("build"), **MOVED}
+    if entering:
+        values |= {"at_path": slot("at_path"), "at_number": slot("at_number"), "at_since": now(), "failures": 0}
+    return Update(held, values)
+
+
+@cache
+def inserting(model: Any, timed: str = "") -> Insert:
+    return Insert(model, (timed,) if timed else ())
 
 
 def may_circle(waits: Sequence[Wait]) -> bool:

@@ -110,7 +110,6 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, For
         indexes = [
             models.Index(fields=["status", "-priority", "created_at"], name="run_due"),
             models.Index(fields=["status", "wake_at"], name="run_to_wake"),
-            models.Index(fields=["status", "lease_expires_at"], name="run_to_rescue"),
             models.Index(fields=["owner", "-created_at"], name="run_of_owner"),
             models.Index(fields=["-created_at"], name="run_newest"),
         ]

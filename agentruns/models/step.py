@@ -1,5 +1,7 @@
 """Checkpoints, and the executions that led to them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from django.db import models
@@ -13,21 +15,29 @@ class Step(models.Model):
 
     KINDS = [(kind, kind) for kind in ("step", "part", "ask", "effect", "sleep")]
 
-    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="steps")
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="steps", db_index=False)
     path = models.CharField(max_length=200)
     top = models.CharField(max_length=64, help_text="The top-level step this path stands under, or is.")
     kind = models.CharField(max_length=8, choices=KINDS)
     output = EncodedField(null=True)
     # Its reference outlives a deleted body: the output is then missing by name, and not None.
-    body = models.ForeignKey(Body, models.DO_NOTHING, null=True, db_constraint=False, help_text="An output over 2 KB.")
+    body = models.ForeignKey(
+        Body, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, help_text="An output over 2 KB."
+    )
     labels = EncodedField(help_text="Where its value came from; whatever is missing reads as external.")
     reads = EncodedField(help_text="Names of the earlier steps it was handed.")
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField()
 
+    # Columns that are in the database's form already, by name; see prepared.py.
+    prepared: Mapping[str, Any] = MappingProxyType({})
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "path"], name="step_once")]
-        indexes = [models.Index(fields=["run", "top"], name="step_by_top")]
+        indexes = [
+            models.Index(fields=["run", "top"], name="step_by_top"),
+            models.Index(fields=["body"], condition=models.Q(body__isnull=False), name="step_by_body"),
+        ]
 
     def __str__(self) -> str:
         return self.path
@@ -48,7 +58,7 @@ class Attempt(models.Model):
 
     OUTCOMES = [(name, name) for name in ("finished", "failed", "interrupted", "cancelled", "parked")]
 
-    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="attempts")
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="attempts", db_index=False)
     path = models.CharField(max_length=64)
     number = models.PositiveIntegerField(help_text="1 is the first; every entry of the function is one.")
     worker = models.CharField(max_length=100, blank=True)

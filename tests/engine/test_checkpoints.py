@@ -264,7 +264,7 @@ def test_a_run_whose_last_step_the_code_merged_into_a_finished_one_is_completed(
 
 
 def test_an_engine_that_fails_stops_this_run_by_name_and_no_other(declare, start, shop, monkeypatch):
-    monkeypatch.setattr("agentruns.engine.Context", lambda *_: 1 / 0)
+    monkeypatch.setattr("agentruns.execution.Context", lambda *_: 1 / 0)
     declare(numbered(0))
     run = shop.until(start(), "waiting", waiting_for="operator")
     assert "agentruns itself failed in this run: ZeroDivisionError" in run.reason
