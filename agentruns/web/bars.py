@@ -25,6 +25,9 @@ TONES = {
 }
 CAUSES = {"crash": "worker died", "lease": "worker lost", "deploy": "deploy", "timeout": "time limit"}
 
+# Of the axis, between two marks: so much leaves room for words beside the other's, and so much for a figure.
+WORDS_PERCENT, FIGURE_PERCENT = 55.0, 25.0
+
 
 class Bar(NamedTuple):
     """One SVG rectangle: x and width in percent, kind as a CSS class, title as its tooltip."""
@@ -130,13 +133,22 @@ class Bars:
         starts = sorted(one.started_at for one in self._all() if one.started_at)
         if self.run.at_since:
             starts.append(self.run.at_since)
+        labelled = -WORDS_PERCENT
         for attempt in self._all():
             again = next((start for start in starts if start >= attempt.ended_at), None)
             if attempt.outcome == "interrupted" and again:
-                yield self._resume(attempt, again)
+                percent = self.axis.percent(self._span(again, again).start)
+                room = percent - labelled
+                yield Resume(f"{percent:.2f}%", self._label(attempt, again, room), anchor_at(percent))
+                labelled = percent if room >= FIGURE_PERCENT else labelled
 
-    def _resume(self, attempt: Attempt, again: datetime) -> Resume:
-        percent = self.axis.percent(self._span(again, again).start)
-        anchor = "start" if percent < 20 else "end" if percent > 80 else "middle"
-        what = CAUSES.get(attempt.cause, attempt.cause or "interrupted")
-        return Resume(f"{percent:.2f}%", f"{what} {duration((again - attempt.ended_at).total_seconds())}", anchor)
+    def _label(self, attempt: Attempt, again: datetime, room: float) -> str:
+        """What happened and for how long nothing ran; less of it beside another label."""
+        seconds = duration((again - attempt.ended_at).total_seconds())
+        if room >= WORDS_PERCENT:
+            return f"{CAUSES.get(attempt.cause, attempt.cause or 'interrupted')} {seconds}"
+        return seconds if room >= FIGURE_PERCENT else ""
+
+
+def anchor_at(percent: float) -> str:
+    return "start" if percent < 20 else "end" if percent > 80 else "middle"
