@@ -7,6 +7,7 @@ from agentruns.errors import (
     PermanentError,
     PlanError,
     Refused,
+    Rejected,
     RetryLater,
 )
 from agentruns.plan import Plan, step
@@ -19,6 +20,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Refused",
+    "Rejected",
     "RetryLater",
     "step",
 ]

@@ -1,21 +1,23 @@
 """What a step is handed. Everything durable that a step does goes through its ctx, under a name."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
 from agentruns import trust
+from agentruns.approving import Approving
 from agentruns.asking import Asking
 from agentruns.effecting import Effecting, FromFunction
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import MisusedContext, Parked, PlanError
-from agentruns.models import Wait
+from agentruns.models import Grant, Wait
 from agentruns.models.moment import now
 from agentruns.outcome import wait_for
 from agentruns.plan import PATH_LENGTH, StepFunction, name_of
+from agentruns.prior import Prior
 from agentruns.question import Answer, Question
 from agentruns.sending import book_outside
 
@@ -26,51 +28,9 @@ LONGEST_SLEEP_SECONDS = 10 * 366 * 86_400
 EFFECT_KEY_SECONDS = 23 * 3600
 
 
-class Prior(Mapping[str, Any]):
-    """Outputs of finished top-level steps, by name or alias. What is read is recorded, and its labels are handed on."""
-
-    def __init__(self, ctx: "Context") -> None:
-        self._ctx = ctx
-
-    def __getitem__(self, name: str) -> Any:
-        entry = self._ctx._entry
-        entry.check()
-        path = self._path(name)
-        if path is None:
-            known = ", ".join(self) or "none yet"
-            raise MisusedContext(f"prior[{name!r}]: no finished step is called that. Finished: {known}.")
-        with entry.ours():
-            value, labels = entry.output_of(path)
-        entry.reads.add(name)
-        self._ctx._hand_out(labels)
-        return value
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 - this is get
-
-    def _path(self, name: object) -> str | None:
-        self._ctx._entry.check()
-        finished = self._ctx._entry.finished
-        for step in self._ctx._entry.plan.steps:
-            names = (step.name, *step.aliases)
-            if name in names:
-                return next((one for one in names if one in finished), None)
-        return name if isinstance(name, str) and name in finished else None
-
-    def __contains__(self, name: object) -> bool:
-        return self._path(name) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        self._ctx._entry.check()
-        finished = self._ctx._entry.finished
-        return (step.name for step in self._ctx._entry.plan.steps if finished & {step.name, *step.aliases})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 class Context:
-    """One function's hands: `task`, `params`, `prior`, `key`, `ask`, `step`, `sleep`, `external`, `usage`.
+    """One function's hands: `task`, `params`, `prior`, `key`, `ask`, `step`, `effect`, `sleep`, `approve`,
+    `question`, `external`, `usage`.
 
     A function may run again from its top after an interruption or a wake: what it did through here is replayed from
     rows, what it did outside is done again.
@@ -81,7 +41,7 @@ class Context:
         self._labels: set[str] = set(labels or ())
         self._names: set[str] = set()
         self._effect: str | None = None
-        self.prior = Prior(self)
+        self.prior = Prior(entry, self._hand_out)
 
     @property
     def run_id(self) -> str:
@@ -197,6 +157,33 @@ class Context:
                 return
             self._entry.close(Parked(wait))
 
+    def approve(self, name: str, payload: Any) -> dict[str, str]:
+        """Parks until a person says yes to exactly `payload` (JSON); returns {"by": account, "at": ISO time}.
+
+        A no, or 24 h without a word, raises Rejected. A payload that changed meanwhile is asked for anew.
+        """
+        path = self._sub(name)
+        with self._entry.ours():
+            if (row := self._entry.steps.get(path)) is not None:
+                return dict(self._entry.value_of(row))
+            grant = Approving(self._entry, path, "approval", payload, trust.written(self._labels)).grant()
+            said = {"by": grant.by.get_username() if grant.by else "", "at": grant.at.isoformat()}
+            self._finish(path, "approval", said, {trust.TRUSTED}, timezone.now(), grant)
+        return said
+
+    def question(self, name: str, prompt: str) -> str:
+        """Parks until a person answers `prompt` in words, and returns them; their label is `user`."""
+        path = self._sub(name)
+        with self._entry.ours():
+            if (row := self._entry.steps.get(path)) is not None:
+                answer = str(self._entry.value_of(row))
+            else:
+                grant = Approving(self._entry, path, "question", prompt, trust.written(self._labels)).grant()
+                answer = str(grant.reason)
+                self._finish(path, "question", answer, {trust.USER}, timezone.now(), grant)
+        self._hand_out({trust.USER})
+        return answer
+
     def external(self, value: Any, source: str) -> Any:
         """Hands out a value that came from outside (`source`: where, for people); what follows carries the label."""
         self._entry.check()
@@ -225,10 +212,12 @@ class Context:
         self._names.add(name)
         return path
 
-    def _finish(self, path: str, kind: str, value: Any, labels: set[str], began: datetime) -> None:
+    def _finish(
+        self, path: str, kind: str, value: Any, labels: set[str], began: datetime, grant: Grant | None = None
+    ) -> None:
         row = checkpoint_row(self._entry, path, kind, value, labels, began)
         with self._entry.ours():
-            self._entry.checkpoint_part(row)
+            self._entry.checkpoint_part(row, grant)
         self._hand_out(labels)
 
     def _hand_out(self, labels: set[str]) -> None:

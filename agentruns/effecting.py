@@ -11,10 +11,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentruns import crash, encoding
+from agentruns import crash, encoding, trust
+from agentruns.approving import Approving
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import MisusedContext, Parked, PermanentError, RetryLater
-from agentruns.models import IdempotencyKey, Wait, effect
+from agentruns.models import Grant, IdempotencyKey, Wait, effect
 
 LookUp = Callable[..., Any]
 
@@ -121,9 +122,22 @@ class Effecting:
     # --- sending it ---------------------------------------------------------------------------------------------------
 
     def begin(self, generation: int) -> None:
+        """Under a new key, and so with a grant of its own where one is needed."""
+        grant = self.granted()
         self.entry.boundary()
         key = self.key + (f"~{generation}" if generation > 1 else "")
-        self.call(effect.intend(self.entry.run, self.path, key, self.arguments))
+        if row := effect.intend(self.entry.run, self.path, key, self.arguments, grant):
+            self.call(row)
+
+    def granted(self) -> Grant | None:
+        """A person's yes to these very arguments, where one is needed; leaves by a Parked, or Rejected, without it.
+
+        What came from outside may not act outside by itself; nor may a fork do again what its origin did.
+        """
+        if trust.EXTERNAL not in self.labels and not effect.was_begun_before_fork(self.entry.run, self.path):
+            return None
+        labels = trust.written(self.labels)
+        return Approving(self.entry, self.path, fn_name(self.fn), self.arguments, labels).grant()
 
     def send_again(self, row: IdempotencyKey) -> None:
         self.entry.boundary()

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agentruns import build, encoding, trust
 from agentruns.errors import DatabaseTrouble, Interruption, MisusedContext, Parked
-from agentruns.models import Body, Call, Run, Step, Wait
+from agentruns.models import Body, Call, Grant, Run, Step, Wait
 from agentruns.models.fields import Corrupt
 from agentruns.outcome import wait_for
 from agentruns.persist import in_transaction, persist
@@ -143,12 +143,12 @@ class Entry:
             self.close(Parked(wait_for(row.path, "operator", reason=reason), reason=reason))
         return value
 
-    def checkpoint_part(self, row: Step) -> None:
-        """Keeps a finished sub-step, and whatever was learned before it, in one commit."""
+    def checkpoint_part(self, row: Step, grant: Grant | None = None) -> None:
+        """Keeps a finished sub-step, and whatever was learned before it, in one commit. `grant`: used up by it."""
         rows = [*self.pending, row]
         sent_at = monotonic()
         self.persist(
-            lambda: self.run.checkpoint_part(rows, self.authority.lease, build.current()),
+            lambda: self.run.checkpoint_part(rows, self.authority.lease, build.current(), grant),
             lambda: Step.objects.filter(
                 run=self.run, path=row.path, started_at=row.started_at, finished_at=row.finished_at
             ).exists(),

@@ -38,6 +38,14 @@ class MisusedContext(PermanentError):
     """A step used ctx in a way that could not be resumed: two calls of one name, a bad name, a reserved word."""
 
 
+class Rejected(PermanentError):
+    """A person said no to what the step asked for, or nobody answered in time; `.reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"Rejected: {reason}")
+
+
 class ModelError(PermanentError):
     """The provider's final no to one call; asking the same again would get the same. `code` is the provider's."""
 

@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 
 from agentruns.management import follow
-from agentruns.models import Run
+from agentruns.models import Run, Wait
 from agentruns.plan import plans
 from tests import plans_for_tests as hands
 from tests.system import wait_until
@@ -466,3 +466,19 @@ def test_without_an_id_all_work_is_paused_and_resumed():
 def test_an_account_without_the_right_does_not_stop_all_work(django_user_model):
     django_user_model.objects.create_user("ann")
     assert "agentruns.pause_all" in refusal("pause", "--by", "ann")
+
+
+# --- a person's word --------------------------------------------------------------------------------------------------
+
+
+def test_approve_reject_and_answer_need_an_account_that_may_and_something_that_waits(django_user_model):
+    django_user_model.objects.create_superuser("sam")
+    django_user_model.objects.create_user("bob", is_staff=True)
+    run = hands.parked(hands.claimed(), "approval", "first/go")
+    assert "approve_run" in refusal("approve", str(run.pk), "first/go", "--by", "bob")
+    assert "Nothing at" in refusal("approve", str(run.pk), "elsewhere", "--by", "sam")
+    Wait.objects.filter(run=run).update(payload_sha256="0" * 64)
+    assert "Say why" in refusal("reject", str(run.pk), "first/go", "--reason", " ", "--by", "sam")
+    assert "is approved" in said("approve", str(run.pk), "first/go", "--by", "sam")[0]
+    assert Run.objects.get(pk=run.pk).status == "queued"
+    assert "Nothing at" in refusal("answer", str(run.pk), "first/go", "yes", "--by", "sam")

@@ -120,8 +120,8 @@ def add_id(parser: ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument("id", metavar="ID", help=about, nargs="?" if optional else None)
 
 
-def add_by(parser: ArgumentParser) -> None:
-    parser.add_argument("--by", metavar="USER", help="the account in whose name it is done")
+def add_by(parser: ArgumentParser, *, required: bool = False) -> None:
+    parser.add_argument("--by", metavar="USER", required=required, help="the account in whose name it is done")
 
 
 def user_called(name: str | None) -> Any:

@@ -7,6 +7,7 @@ from django.db import transaction
 from agentruns import encoding
 from agentruns.models.key import IdempotencyKey
 from agentruns.models.moment import in_seconds, now
+from agentruns.models.wait import Grant
 
 SCOPE = "effect"
 UNSETTLED = ("intent", "unknown")
@@ -21,13 +22,27 @@ def generations(run: Any, path: str) -> int:
     return IdempotencyKey.objects.filter(scope=SCOPE, run=run, path=path).count()
 
 
-def intend(run: Any, path: str, key: str, arguments: Any) -> IdempotencyKey:
-    """Commits key, fingerprint and canonical arguments, before anything is sent.
+def was_begun_before_fork(run: Any, path: str) -> bool:
+    """Whether a run that this one was forked from, at whatever remove, did the effect at `path`, or may have."""
+    origin = run.forked_from
+    while origin is not None:
+        begun = IdempotencyKey.objects.filter(scope=SCOPE, run=origin, path=path).exclude(state="failed")
+        if begun.exists():
+            return True
+        origin = origin.forked_from
+    return False
 
-    Part of it: the fence, a living lease, and no cancel asked. Raises LeaseLost, CancelAsked.
+
+def intend(run: Any, path: str, key: str, arguments: Any, grant: Grant | None = None) -> IdempotencyKey | None:
+    """Commits key, fingerprint and canonical arguments, before anything is sent; None: the grant is used, or too old.
+
+    Part of it: the fence, a living lease, no cancel or pause asked, and the grant's one use. Raises LeaseLost,
+    CancelAsked, PauseAsked.
     """
     with transaction.atomic():
         run.change_living()
+        if grant is not None and not grant.use():
+            return None
         return IdempotencyKey.objects.create(
             scope=SCOPE, key=key, run=run, path=path, fingerprint=encoding.fingerprint(arguments),
             arguments=arguments, state="intent", created_at=now(), round=run.round,

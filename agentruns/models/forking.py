@@ -20,15 +20,12 @@ class Forking(Trait):
         """A new run, due at once, that keeps every finished path but `path`, what is under, around and begun after it,
         and later top-level steps. Copies Step rows; no calls, keys, grants or waits.
 
-        Raises Refusal for a path that the run does not know, and while effects from there on would be done twice.
+        Raises Refusal for a path that the run does not know. Effects that this run did, or may have done, from there
+        on (effects_from) need a person's grant in the fork.
         """
         run: Any = self
         plan = plans.get(run.plan)
         kept = self.inherited_by_fork(plan, path)
-        if effects := self.effects_from(kept):
-            raise Refusal(
-                f"A fork from {path} would do these effects twice: {', '.join(effects)}. Fork from a later step."
-            )
         finished = {step.path for step in kept if step.kind == "step"}
         upcoming = next((one.name for one in plan.steps if not finished & {one.name, *one.aliases}), "")
         fork = type(self)(

@@ -15,7 +15,7 @@ from agentruns.models.prepared import Insert, Slot, Update
 from agentruns.models.status import Status
 from agentruns.models.step import Attempt, Step
 from agentruns.models.trait import Trait
-from agentruns.models.wait import KINDS, Wait
+from agentruns.models.wait import KINDS, Grant, Wait
 
 NO_CLAIM: dict[str, Any] = {"holder": "", "lease_expires_at": None, "at_since": None}
 # A new row of the run: whatever was counted as "no progress" starts again.
@@ -31,7 +31,7 @@ class Progress(Trait):
 
         def is_ripe(self, waits: list[Wait]) -> bool: ...
 
-        def wake(self) -> bool: ...
+        def wake(self, *, unrung: str = "") -> bool: ...
 
         def record_cancelled(self, by: Any = None, **about: Any) -> None: ...
 
@@ -68,11 +68,13 @@ class Progress(Trait):
             with connection.cursor() as cursor:
                 inserting(Attempt, timed="ended_at").execute(cursor, ended)
 
-    def checkpoint_part(self, steps: Sequence[Step], lease: float, build: str) -> None:
-        """A sub-step is finished: it and what it learned are kept, the lease goes on."""
+    def checkpoint_part(self, steps: Sequence[Step], lease: float, build: str, grant: Grant | None = None) -> None:
+        """A sub-step is finished: it and what it learned are kept, the lease goes on. `grant`: used up by it."""
         with transaction.atomic(), connection.cursor() as cursor:
             self._advance(cursor, advancing(type(self), lease, entering=False), build=build)
             self._keep(cursor, list(steps))
+            if grant is not None:
+                Grant.objects.filter(pk=grant.pk).update(consumed_at=now())
             crash.point("checkpoint-open")
         crash.point("checkpointed")
 
@@ -164,7 +166,8 @@ class Progress(Trait):
         seconds = getattr(wait, "seconds", None)
         here = Wait.objects.filter(run_id=self.pk, path=wait.path, closed_at=None)
         # Of an earlier entry, when something else woke the run: it waits for something else, or for more, by now.
-        here.filter(~Q(kind=wait.kind) | Q(kind__in=("retry", "budget", "price"))).update(closed_at=now())
+        other = ~Q(kind=wait.kind) | ~Q(payload_sha256=wait.payload_sha256) | Q(kind__in=("retry", "budget", "price"))
+        here.filter(other).update(closed_at=now())
         Wait.objects.get_or_create(
             run_id=self.pk,
             path=wait.path,

@@ -7,6 +7,7 @@ wake .................................. waking.py      (whoever knows that a wai
 cancel, retry, budget ................. orders.py      (people)
 pause, resume ......................... pausing.py     (people)
 settle ................................ settling.py    (people)
+approve, reject, answer ............... granting.py    (people)
 fork .................................. forking.py     (people)
 intend, submitted, settle ............. ledger.py      (calls; facts come from whoever learns them)
 """
@@ -22,6 +23,7 @@ from agentruns.models.claiming import Claiming
 from agentruns.models.event import Event
 from agentruns.models.fields import EncodedField
 from agentruns.models.forking import Forking
+from agentruns.models.granting import Granting
 from agentruns.models.ledger import Ledger
 from agentruns.models.moment import now
 from agentruns.models.orders import Orders
@@ -54,7 +56,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self if user.is_staff else self.filter(owner=user)
 
 
-class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Forking, Ledger, models.Model):
+class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Granting, Forking, Ledger, models.Model):
     """One task, durable: everything it did stands in Step, Attempt, Call, Wait and Event rows that point here."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -116,6 +118,7 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, For
         permissions = [
             ("cancel_run", "Can cancel a run"),
             ("retry_run", "Can retry a run"),
+            ("approve_run", "Can approve, reject and answer what a run waits for"),
             ("pause_run", "Can pause and resume a run"),
         ]
 

@@ -13,12 +13,12 @@ from agentruns.models.fields import Corrupt, EncodedField
 class Step(models.Model):
     """A finished step: a checkpoint. Inserted once, never updated, never deleted."""
 
-    KINDS = [(kind, kind) for kind in ("step", "part", "ask", "effect", "sleep")]
+    KINDS = [(kind, kind) for kind in ("step", "part", "ask", "effect", "sleep", "approval", "question")]
 
     run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="steps", db_index=False)
     path = models.CharField(max_length=200)
     top = models.CharField(max_length=64, help_text="The top-level step this path stands under, or is.")
-    kind = models.CharField(max_length=8, choices=KINDS)
+    kind = models.CharField(max_length=10, choices=KINDS)
     output = EncodedField(null=True)
     # Its reference outlives a deleted body: the output is then missing by name, and not None.
     body = models.ForeignKey(

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from agentruns.models.fields import EncodedField
+from agentruns.models.moment import now
 
 # Most urgent first: what `Run.waiting_for` shows when several things are open.
 KINDS = (
@@ -37,16 +38,25 @@ class Wait(models.Model):
 class Grant(models.Model):
     """A person's yes or no to exactly one effect; used once, in the effect's intent."""
 
-    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="grants")
+    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="grants", db_index=False)
     path = models.CharField(max_length=200)
-    effect = models.CharField(max_length=200, help_text="The dotted name of the function.")
+    effect = models.CharField(max_length=200, help_text="The dotted name of the function; approval; question.")
     arguments_sha256 = models.CharField(max_length=64)
     given = models.BooleanField()
-    reason = EncodedField(default=str)
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    reason = EncodedField(default=str, help_text="Why not; of a question, the answer.")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
     at = models.DateTimeField()
     until = models.DateTimeField()
     consumed_at = models.DateTimeField(null=True)
+    round = models.PositiveIntegerField(default=0, help_text="How often a person had retried the run by then.")
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "path"], name="grant_by_path")]
 
     def __str__(self) -> str:
         return f"{'yes' if self.given else 'no'} to {self.effect} at {self.path}"
+
+    def use(self) -> bool:
+        """Consumes it, in the transaction of what it allows; False: it was used before, or is too old by now."""
+        mine = Grant.objects.filter(pk=self.pk, given=True, consumed_at=None, until__gt=now())
+        return bool(mine.update(consumed_at=now()))

@@ -11,6 +11,7 @@ from django.db.models import Exists, F, OuterRef
 from agentruns import pricing
 from agentruns.errors import UnknownPrice
 from agentruns.models.call import OPEN, Call
+from agentruns.models.granting import is_said
 from agentruns.models.moment import now
 from agentruns.models.provider import Price
 from agentruns.models.status import Status
@@ -21,14 +22,14 @@ from agentruns.models.wait import KINDS, Wait
 class Waking(Trait):
     """wake, is_ripe; wake_due, wake_waiting, wake_for_slots, wake_priced."""
 
-    def wake(self) -> bool:
+    def wake(self, *, unrung: str = "") -> bool:
         """A waiting run becomes due; False: it was not waiting, or is paused. Part of the transaction that ended the
         wait, so that a paused run finds it ended when it is resumed."""
         waiting = self.rows().filter(pk=self.pk, status=Status.WAITING, paused_at=None)
         if not waiting.update(version=F("version") + 1, **self.queued()):
             return False
         self._close_ripe()
-        self.ring_after_commit()
+        self.ring_after_commit(unrung=unrung)
         return True
 
     def _close_ripe(self) -> None:
@@ -58,12 +59,12 @@ class Waking(Trait):
         return paths - set(open_calls.values_list("path", flat=True)) != set()
 
     def _is_met(self, wait: Wait) -> bool:
-        """A budget may have been raised, or a price set, between the worker's look and its park."""
+        """A budget may have been raised, a price set, or a word said, between the worker's look and its park."""
         payload = wait.payload if isinstance(wait.payload, dict) else {}
         if wait.kind == "budget" and (need := payload.get("need")):
             run: Any = self.rows().get(pk=self.pk)
             return bool(run.budget - run.spent - run.unknown >= Decimal(need))
-        return wait.kind == "price" and is_priced(wait)
+        return (wait.kind == "price" and is_priced(wait)) or is_said(wait)
 
     @classmethod
     def wake_due(cls, limit: int = 200) -> int:

@@ -124,6 +124,20 @@ def _settled(event: Event, about: dict[str, Any]) -> Sentence:
     return Sentence("hand", "run", _step(event), f" was settled{_by(event)}: {word}.")
 
 
+def _approved(event: Event, about: dict[str, Any]) -> Sentence:
+    return Sentence("ok", "ok", _step(event), f" was approved{_by(event)}.")
+
+
+def _rejected(event: Event, about: dict[str, Any]) -> Sentence:
+    return Sentence(
+        "x", "bad", _step(event), f" was rejected{_by(event)}: {visible(about.get('reason') or 'no reason')}"
+    )
+
+
+def _answered(event: Event, about: dict[str, Any]) -> Sentence:
+    return Sentence("hand", "run", _step(event), f" was answered{_by(event)}.")
+
+
 def _forked(event: Event, about: dict[str, Any]) -> Sentence:
     kept = plural(int(about.get("kept") or 0), "finished step")
     return Sentence("fork", "run", "Forked", f"{_by(event)} from {_step(event)} of another run; {kept} inherited.")
@@ -200,6 +214,9 @@ SENTENCES: dict[str, Callable[[Event, dict[str, Any]], Sentence]] = {
     "effect_unknown": _effect_unknown,
     "settled": _settled,
     "forked": _forked,
+    "approved": _approved,
+    "rejected": _rejected,
+    "answered": _answered,
 }
 
 

@@ -61,25 +61,6 @@ def test_a_fork_pays_for_nothing_that_it_keeps(declare, start, shop, provider):
     assert fork.steps.get(path="first").value() == run.steps.get(path="first").value()
 
 
-def test_a_fork_that_would_do_an_effect_twice_is_refused(declare, start, shop):
-    sent = []
-
-    @step
-    def publish(ctx):
-        return ctx.effect("post", lambda key: sent.append(key))
-
-    @step
-    def after(ctx):
-        return "after"
-
-    declare(publish, after)
-    run = shop.until(start())
-    with pytest.raises(Refusal, match="publish/post"):
-        run.fork("publish")
-    shop.until(run.fork("after"))
-    assert len(sent) == 1
-
-
 def test_a_fork_from_an_unknown_step_says_which_there_are(finished):
     run, _ = finished
     with pytest.raises(Refusal, match="a, b, c"):

@@ -17,6 +17,10 @@ class Command(command.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         by = command.user_called(options["by"])
-        fork = command.run_called(options["id"], by).fork(options["path"], by=by)
+        origin = command.run_called(options["id"], by)
+        fork = origin.fork(options["path"], by=by)
         self.stdout.write(str(fork.pk))
+        kept = list(fork.steps.all())
+        if effects := origin.effects_from(kept):
+            self.note(f"It asks a person before it does these effects again: {', '.join(effects)}")
         self.note_delay(Run.objects.get(pk=fork.pk))

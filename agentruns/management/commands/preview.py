@@ -25,4 +25,4 @@ class Command(command.Command):
             self.stdout.write(f"{one.verdict:9} {one.path:40} {price}")
         kept = run.inherited_by_fork(plans.get(run.plan), options["path"]) if options["path"] else None
         if kept is not None and (effects := run.effects_from(kept)):
-            self.note(f"These effects would be done again, so the fork is refused: {', '.join(effects)}")
+            self.note(f"A fork asks a person before it does again: {', '.join(effects)}")
