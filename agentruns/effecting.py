@@ -147,6 +147,7 @@ class Effecting:
     def call(self, row: IdempotencyKey) -> None:
         """Calls the function with the row's key and bytes; only what it raises as such says that it did not happen."""
         crash.point("intent-committed")
+        self.entry.authority.living()  # the commit may have taken longer than the lease
         try:
             with self.entry.theirs():
                 answer = called(self.fn, row)
