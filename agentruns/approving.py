@@ -7,7 +7,7 @@ from typing import Any
 
 from agentruns import encoding
 from agentruns.entry import Entry
-from agentruns.errors import Parked, Rejected
+from agentruns.errors import MisusedContext, Parked, Rejected
 from agentruns.models import Grant, Wait
 from agentruns.models.granting import GRANT_SECONDS
 from agentruns.models.moment import now
@@ -34,6 +34,14 @@ class Approving:
             self.expire()
         self.wait()
         raise AssertionError("a wait leaves by its Parked")
+
+    def refuse_another_payload(self) -> None:
+        """What was approved in an earlier entry was not this, if the code would ask for something else by now."""
+        if self.entry.steps.asked(self.path) not in (None, self.sha256):
+            raise MisusedContext(
+                f"{self.path!r} was approved in this run with another payload than the code has by now. Fork the run "
+                "from there, or give the new approval a name of its own."
+            )
 
     def is_overdue(self) -> bool:
         """Whether the last wait for this very payload ran out, and nothing has been said since it was opened.

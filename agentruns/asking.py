@@ -13,11 +13,12 @@ from agentruns.booking import booking_of
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import BadAnswer, Incomplete, ModelError, ProviderTrouble, Refused
 from agentruns.exchange import is_policy
-from agentruns.models import Call
+from agentruns.models import Call, Step
 from agentruns.models.fields import Corrupt
 from agentruns.models.ledger import lose, settle
 from agentruns.models.moment import in_seconds
 from agentruns.question import Answer, Misfit, Question, accepted
+from agentruns.replay import Finished
 from agentruns.sending import AT_ONCE, Sending, booked, park
 
 PATIENT_SECONDS = 24 * 3600.0  # of passing failures of the provider, before they become the step's
@@ -35,8 +36,8 @@ class Asking:
 
     def answer(self) -> tuple[Answer, set[str]]:
         """The answer and its labels. Leaves by a Parked when it has to be waited for."""
-        if (row := self.entry.steps.get(self.path)) is not None:
-            return Answer.of(self.entry.value_of(row), self.question), trust.read(row.labels)
+        if (row := self.entry.replayed(self.path, "ask")) is not None:
+            return self.again(row), trust.read(row.labels)
         while True:
             call = self.current()
             if call is None:
@@ -80,10 +81,10 @@ class Asking:
             reason = f"The stored answer at {self.path} cannot be read ({unread.reason}). Repair it, then retry."
             park(self.entry, "operator", self.path, reason=reason)
         answer, stored = accepted(call, self.question)
-        self.note_if_changed(call)
+        self.entry.compare(self.path, call.fingerprint, self.fingerprint())
         row = checkpoint_row(self.entry, self.path, "ask", stored, self.labels_of(call), call.created_at)
-        self.entry.pending.append(row)
-        self.entry.steps[self.path] = row
+        self.entry.learn(row)
+        del self.entry.calls[self.path]
         crash.point("answer-read")
         return answer
 
@@ -91,13 +92,14 @@ class Asking:
         """Of the context that asked for it, which a later entry need not meet again, and of this one."""
         return trust.read(call.labels) | self.labels
 
-    def note_if_changed(self, call: Call) -> None:
-        """The paid answer is used even when the code would ask something else by now; the page says so, once."""
-        if call.fingerprint == self.sending.request(call.ask).fingerprint():
-            return
-        run = self.entry.run
-        if not run.events.filter(kind="diverged", path=self.path).exists():
-            run.note("diverged", path=self.path)
+    def again(self, row: Step | Finished) -> Answer:
+        """The answer that an earlier entry took, whatever the code would ask by now."""
+        self.entry.compare(self.path, self.entry.steps.asked(self.path), self.fingerprint())
+        return Answer.of(self.entry.value_of(row), self.question)
+
+    def fingerprint(self) -> str:
+        """Of what the code asks now; the same for every try."""
+        return self.sending.request(ask=1).fingerprint()
 
     def ask_again_after(self, misfit: Misfit, call: Call) -> None:
         """Up to the step's retries a round; then the last answer is handed to the author in the exception."""

@@ -95,7 +95,7 @@ class Context:
         """A durable sub-step, finished once: `fn(ctx, *args)` if it was marked with @step, else `fn(*args)`."""
         path = self._sub(name)
         with self._entry.ours():
-            if (row := self._entry.steps.get(path)) is not None:
+            if (row := self._entry.replayed(path, "part")) is not None:
                 self._hand_out(trust.read(row.labels))
                 return self._entry.value_of(row)
         self._entry.boundary()
@@ -146,7 +146,7 @@ class Context:
         if not (isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_SLEEP_SECONDS):
             raise MisusedContext(f"sleep({name!r}, {seconds!r}): give seconds, from 0 to {LONGEST_SLEEP_SECONDS:,}.")
         with self._entry.ours():
-            if path in self._entry.steps:
+            if self._entry.replayed(path, "sleep") is not None:
                 return
             wait = self._entry.wait_at(path)
             if wait is None:
@@ -164,9 +164,11 @@ class Context:
         """
         path = self._sub(name)
         with self._entry.ours():
-            if (row := self._entry.steps.get(path)) is not None:
+            approving = Approving(self._entry, path, "approval", payload, trust.written(self._labels))
+            if (row := self._entry.replayed(path, "approval")) is not None:
+                approving.refuse_another_payload()
                 return dict(self._entry.value_of(row))
-            grant = Approving(self._entry, path, "approval", payload, trust.written(self._labels)).grant()
+            grant = approving.grant()
             said = {"by": grant.by.get_username() if grant.by else "", "at": grant.at.isoformat()}
             self._finish(path, "approval", said, {trust.TRUSTED}, timezone.now(), grant)
         return said
@@ -175,10 +177,12 @@ class Context:
         """Parks until a person answers `prompt` in words, and returns them; their label is `user`."""
         path = self._sub(name)
         with self._entry.ours():
-            if (row := self._entry.steps.get(path)) is not None:
+            approving = Approving(self._entry, path, "question", prompt, trust.written(self._labels))
+            if (row := self._entry.replayed(path, "question")) is not None:
+                self._entry.compare(path, self._entry.steps.asked(path), approving.sha256)
                 answer = str(self._entry.value_of(row))
             else:
-                grant = Approving(self._entry, path, "question", prompt, trust.written(self._labels)).grant()
+                grant = approving.grant()
                 answer = str(grant.reason)
                 self._finish(path, "question", answer, {trust.USER}, timezone.now(), grant)
         self._hand_out({trust.USER})

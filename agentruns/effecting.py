@@ -38,6 +38,7 @@ class Effecting:
         self.entry, self.path, self.key, self.fn = entry, path, key, fn
         self.on_unknown, self.key_life, self.labels = on_unknown, key_life, labels
         self.arguments = encoding.loads(encoding.dumps(list(args)))
+        self.fingerprint = encoding.fingerprint(self.arguments)
         self.began = timezone.now()
         if not takes_key(fn) and on_unknown == "repeat":
             raise MisusedContext(
@@ -49,7 +50,8 @@ class Effecting:
 
     def value(self) -> Any:
         """The effect's answer. Leaves by a Parked when a person or a look-up has to say what became of it."""
-        if (step := self.entry.steps.get(self.path)) is not None:
+        if (step := self.entry.replayed(self.path, "effect")) is not None:
+            self.entry.compare(self.path, self.entry.steps.asked(self.path), self.fingerprint)
             return self.entry.value_of(step)
         while True:
             row = effect.latest(self.entry.run, self.path)
@@ -64,11 +66,9 @@ class Effecting:
 
     def take(self, row: IdempotencyKey) -> Any:
         """Its Step goes into the next checkpoint; the row holds the answer until then, and for ever."""
-        if row.fingerprint != encoding.fingerprint(self.arguments):
-            self.entry.run.note("diverged", path=self.path)
+        self.entry.compare(self.path, row.fingerprint, self.fingerprint)
         step = checkpoint_row(self.entry, self.path, "effect", row.answer, self.labels, self.began)
-        self.entry.pending.append(step)
-        self.entry.steps[self.path] = step
+        self.entry.learn(step)
         return row.answer
 
     # --- what an earlier entry left -----------------------------------------------------------------------------------
@@ -79,6 +79,11 @@ class Effecting:
             self.begin(effect.generations(self.entry.run, self.path) + 1)
         elif (said := row.answer or {}).get("permanent"):
             raise PermanentError(said.get("error", "it failed for good"))
+        elif row.fingerprint != self.fingerprint:
+            raise PermanentError(
+                f"The code brings other arguments under the key {row.key}, whose last use failed. Retry the run to send "
+                "these under a key of their own."
+            )
         else:
             self.send_again(row)
 
@@ -87,7 +92,7 @@ class Effecting:
         if row.state == "intent":
             effect.learn(row, "unknown")
             self.entry.run.note("effect_unknown", path=self.path, key=row.key)
-        if row.fingerprint != encoding.fingerprint(self.arguments):
+        if row.fingerprint != self.fingerprint:
             self.ask_a_person(f"The code brings other arguments under the key {row.key}, which may have been used.")
         if (row.answer or {}).get("again"):
             self.send_again(row)

@@ -19,7 +19,7 @@ from agentruns.models import Attempt, Run, Step
 from agentruns.models.fields import Corrupt
 from agentruns.outcome import Outcome, attempt_of, described, pause_after, wait_for
 from agentruns.persist import persist
-from agentruns.plan import Plan, StepFunction, plans
+from agentruns.plan import Plan, plans
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class Walk:
     def __init__(self, run: Run, authority: Authority) -> None:
         self.run, self.authority = run, authority
         self.finished: set[str] = set()
+        self.begun: set[str] = set()  # what else has rows, where the plan has old names to go on under
         self.earlier: dict[str, int] = {}  # attempts that unfinished steps have had, by path
         self.entry: Entry | None = None
 
@@ -74,12 +75,15 @@ class Walk:
                 return self.wait_for("operator", f"The run's stored {name} cannot be read ({broken.reason}).")
         if self.run.entries >= FRUITLESS_ENTRIES:
             return self.wait_for("operator", f"Step {self.run.at_path} was entered {self.run.entries} times in vain.")
-        self.look_back()
+        self.look_back(plan)
         return self.steps(plan)
 
-    def look_back(self) -> None:
+    def look_back(self, plan: Plan) -> None:
         """What is finished by name. The first claim after an interruption is an event; parks and wakes are none."""
-        self.finished = set(Step.objects.filter(run=self.run, kind="step").values_list("path", flat=True))
+        # By their paths, which an index has: with 100,000 sub-steps a look at each row's kind reads all their outputs.
+        tops = Step.objects.filter(run=self.run).exclude(path__contains="/")
+        self.finished = set(tops.values_list("path", flat=True))
+        self.begun = self.run.begun() if any(step.aliases for step in plan.steps) else set()
         unfinished = Attempt.objects.filter(run=self.run).exclude(outcome="finished")
         self.earlier = dict(unfinished.values_list("path").annotate(Max("number")).order_by())
         last = self.run.attempts.order_by("-ended_at", "-pk").first() if self.earlier else None
@@ -87,7 +91,8 @@ class Walk:
             self.run.note("resumed", path=self.run.at_path, worker=self.run.worker, finished=len(self.finished))
 
     def steps(self, plan: Plan) -> str:
-        todo = [(step, path) for step in plan.steps if (path := self.path_of(step)) not in self.finished]
+        named = ((step, step.name_in(self.finished, self.begun)) for step in plan.steps)
+        todo = [(step, path) for step, path in named if path not in self.finished]
         if not todo:
             persist(self.authority, lambda: self.run.complete(build.current()), self.is_over)
             return "completed"
@@ -111,13 +116,6 @@ class Walk:
         self.finished.add(path)
         self.entry = None
         self.run.at_path, self.run.at_number, self.run.failures = upcoming.path or "", upcoming.number, 0
-
-    def path_of(self, step: StepFunction) -> str:
-        """The name under which this run knows the step: an old one, if the run has rows at or under it."""
-        for alias in step.aliases:
-            if alias in self.finished or self.run.has_rows_under(alias):
-                return alias
-        return step.name
 
     def stop(self) -> str | None:
         """Before a step is entered: whether this worker should give the run back, or end it."""

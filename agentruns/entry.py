@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, NoReturn, Protocol
 
 from django.db import Error as DatabaseError
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from agentruns import build, encoding, trust
@@ -18,6 +19,7 @@ from agentruns.models.fields import Corrupt
 from agentruns.outcome import wait_for
 from agentruns.persist import in_transaction, persist
 from agentruns.plan import Plan, StepFunction
+from agentruns.replay import Finished, Replay
 
 # A worker waits so long (seconds, for all calls of an entry together) before it lets the run park and take no process.
 SHORT_WAIT_SECONDS = 3.0
@@ -114,15 +116,45 @@ class Entry:
         return self.patience_ends - monotonic()
 
     @cached_property
-    def steps(self) -> dict[str, Step]:
-        """Finished sub-steps of this top-level step, by path; outputs included, bodies not."""
-        return {row.path: row for row in Step.objects.filter(run=self.run, top=self.path)}
+    def steps(self) -> Replay:
+        """Finished sub-steps of this top-level step."""
+        return Replay(self.run, self.path)
+
+    def replayed(self, path: str, kind: str) -> Step | Finished | None:
+        """The checkpoint of the sub-step at `path`; None while there is none. Raises MisusedContext for another kind:
+        what was finished under this name is not what the code asks for by now."""
+        row = self.steps.get(path)
+        if row is not None and row.kind != kind:
+            raise MisusedContext(
+                f"{path!r} is finished in this run, as {row.kind!r}, and the code makes it {kind!r} by now. Give that "
+                "a name of its own."
+            )
+        return row
+
+    def learn(self, row: Step) -> None:
+        """A finished sub-step whose value is safe elsewhere: its row goes into the next checkpoint."""
+        self.pending.append(row)
+        self.steps.add(row)
+
+    def compare(self, path: str, before: str | None, by_now: str) -> None:
+        """What was paid or done at `path` counts, even when the code would ask or send something else by now. Then the
+        page says so, once. Both are fingerprints; `before` is None where none is known."""
+        if before in (None, by_now) or path in self.diverged:
+            return
+        self.run.note("diverged", path=path)
+        self.diverged.add(path)
+
+    @cached_property
+    def diverged(self) -> set[str]:
+        return set(self.run.events.filter(kind="diverged").values_list("path", flat=True))
 
     @cached_property
     def calls(self) -> defaultdict[str, list[Call]]:
-        """The calls made at or under this top-level step, by path, oldest first."""
+        """The calls of unfinished asks at or under this top-level step, by path, oldest first."""
+        finished = Step.objects.filter(run=OuterRef("run"), top=OuterRef("top"), path=OuterRef("path"))
+        calls = Call.objects.filter(~Exists(finished), run=self.run, top=self.path).defer("request", "partial")
         found: defaultdict[str, list[Call]] = defaultdict(list)
-        for call in Call.objects.filter(run=self.run, top=self.path).order_by("number"):
+        for call in calls.order_by("number"):
             found[call.path].append(call)
         return found
 
@@ -135,7 +167,7 @@ class Entry:
         row = Step.objects.select_related("body").get(run=self.run, path=path)
         return self.value_of(row), trust.read(row.labels)
 
-    def value_of(self, row: Step) -> Any:
+    def value_of(self, row: Step | Finished) -> Any:
         """The output of a finished step. One that cannot be read stops the run by name: nothing is made from it."""
         value = row.value()
         if isinstance(value, Corrupt):
@@ -155,7 +187,8 @@ class Entry:
         )
         self.pending.clear()
         self.authority.renewed(sent_at)
-        self.steps[row.path] = row
+        for one in rows:
+            self.steps.stored(one.path)
 
     def persist(self, write: Callable[[], None], landed: Callable[[], bool]) -> None:
         """See persist.py; the limit is this entry's claim."""

@@ -60,4 +60,5 @@ def leave_connection() -> None:
 
 def in_transaction() -> bool:
     """Whether somebody's transaction is open on this thread's connection: a commit of ours would not be one."""
-    return connection.connection is not None and (connection.in_atomic_block or not connection.autocommit)
+    here = connections[DEFAULT_DB_ALIAS]  # looked up once: this is asked at each use of ctx
+    return here.connection is not None and (here.in_atomic_block or not here.autocommit)

@@ -2,10 +2,11 @@
 
 import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from types import ModuleType
 from typing import Any, overload
 
@@ -57,6 +58,17 @@ class StepFunction:
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and those it had before."""
+        return (self.name, *self.aliases)
+
+    def name_in(self, finished: Container[str], begun: Container[str]) -> str:
+        """The name under which a run knows it, to its end: one that is `finished`; else an old one under which
+        anything was `begun`; else its own."""
+        done = (name for name in self.names if name in finished)
+        return next(done, None) or next((alias for alias in self.aliases if alias in begun), self.name)
 
     @property
     def title(self) -> str:
@@ -137,26 +149,31 @@ class Plan:
     def _check_names(self) -> None:
         if not self.steps:
             raise PlanError(f"Plan {self.name!r} has no steps: give it at least one.")
-        names = [one.name for one in self.steps]
-        for name in names:
-            if names.count(name) > 1:
+        names = Counter(one.name for one in self.steps)
+        for name, times in names.items():
+            if times > 1:
                 raise PlanError(f"Plan {self.name!r} has two steps called {name!r}: give one of them @step(name=…).")
-        aliases = [alias for one in self.steps for alias in one.aliases]
-        for alias in aliases:
+        aliases = Counter(alias for one in self.steps for alias in one.aliases)
+        for alias, times in aliases.items():
             if alias in names:
                 raise PlanError(
                     f"Plan {self.name!r}: the alias {alias!r} is the name of another step that it still has."
                 )
-            if aliases.count(alias) > 1:
+            if times > 1:
                 raise PlanError(f"Plan {self.name!r}: two steps claim the alias {alias!r}; leave it to one.")
 
     @property
     def names(self) -> list[str]:
         return [one.name for one in self.steps]
 
+    @cached_property
+    def by_name(self) -> dict[str, StepFunction]:
+        """Its steps by their names and their aliases."""
+        return {name: one for one in self.steps for name in one.names}
+
     def knows(self, name: str) -> bool:
         """Whether a step is, or was, called that."""
-        return any(name == one.name or name in one.aliases for one in self.steps)
+        return name in self.by_name
 
 
 class Registry:

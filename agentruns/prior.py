@@ -32,10 +32,8 @@ class Prior(Mapping[str, Any]):
     def _path(self, name: object) -> str | None:
         self._entry.check()
         finished = self._entry.finished
-        for step in self._entry.plan.steps:
-            names = (step.name, *step.aliases)
-            if name in names:
-                return next((one for one in names if one in finished), None)
+        if isinstance(name, str) and (step := self._entry.plan.by_name.get(name)) is not None:
+            return next((one for one in step.names if one in finished), None)
         return name if isinstance(name, str) and name in finished else None
 
     def __contains__(self, name: object) -> bool:
@@ -44,7 +42,7 @@ class Prior(Mapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         self._entry.check()
         finished = self._entry.finished
-        return (step.name for step in self._entry.plan.steps if finished & {step.name, *step.aliases})
+        return (step.name for step in self._entry.plan.steps if finished.intersection(step.names))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

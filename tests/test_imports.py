@@ -25,7 +25,7 @@ LAYERS = [
     {"sending", "effecting"},
     {"approving", "prior"},
     {"booking", "entry", "question"},
-    {"outcome", "persist"},
+    {"outcome", "persist", "replay"},
     {"llm", "models"},
     {"transcript", "troubles", "build", "schema"},
     {"plans", "demo"},
@@ -55,6 +55,7 @@ WORK_SIDE = {
     "entry",
     "outcome",
     "persist",
+    "replay",
     "llm",
 }
 AUTHORS_SIDE = {"plan", "agent", "tools"}

@@ -55,6 +55,15 @@ class Body(models.Model):
         """Inserts those that are not there yet; part of the transaction that refers to them."""
         cls.objects.bulk_create(bodies, ignore_conflicts=True)
 
+    @classmethod
+    def output(cls, inline: Any, sha256: str | None) -> Any:
+        """The value that a row keeps `inline`, or as the body `sha256`; Corrupt when that is gone, or is not what was
+        stored."""
+        if sha256 is None:
+            return inline
+        body = cls.objects.filter(pk=sha256).first()
+        return body.value() if body else Corrupt("", f"its body {sha256[:12]} is gone")
+
     def value(self) -> Any:
         if hashlib.sha256(self.content.encode()).hexdigest() != self.sha256:
             return Corrupt(self.content, "its SHA-256 is not the one it was stored under")

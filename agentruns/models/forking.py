@@ -27,7 +27,8 @@ class Forking(Trait):
         plan = plans.get(run.plan)
         kept = self.inherited_by_fork(plan, path)
         finished = {step.path for step in kept if step.kind == "step"}
-        upcoming = next((one.name for one in plan.steps if not finished & {one.name, *one.aliases}), "")
+        names = [one.name_in(finished, {step.top for step in kept}) for one in plan.steps]
+        upcoming = next((name for name in names if name not in finished), "")
         fork = type(self)(
             plan=run.plan, title=run.title, task=run.task, params=run.params, model=run.model, owner=by or run.owner,
             priority=run.priority, budget=budget or run.budget, forked_from=run, at_path=upcoming,

@@ -11,9 +11,10 @@ from django.db.models import Sum
 from agentruns.models.call import SETTLED, Call
 from agentruns.models.receipt import receipt
 from agentruns.models.step import Step
-from agentruns.plan import plans
+from agentruns.plan import StepFunction, plans
 
 RUNS_LOOKED_AT = 40
+ZERO = Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,26 @@ class Line:
 
 
 def preview(run: Any, from_path: str | None = None) -> list[Line]:
-    """The plan's steps in order, as they would be treated; then orphans: finished, and no longer in the plan."""
+    """The plan's steps in order, as they would be treated; then orphans: begun, and no longer in the plan."""
     plan = plans.get(run.plan)
     rows = list(Step.objects.filter(run=run).defer("output"))
     kept = run.inherited_by_fork(plan, from_path) if from_path else rows
     finished = {step.path for step in kept if step.kind == "step"}
-    paid, likely = receipt(run).by_top, likely_costs(run)
-    begun = set(paid) | {step.top for step in rows}
+    paid, likely, begun = receipt(run).by_top, likely_costs(run), run.begun()
     lines = []
     for step in plan.steps:
-        known = next((name for name in (step.name, *step.aliases) if name in finished), None)
-        alias = next((name for name in step.aliases if name in begun), None)
-        if known is not None:
-            verdict = "reused" if known == step.name else "renamed"
-        else:
-            verdict = "to_run" if step.name in likely or step.name in begun or alias else "new"
-        name = known or alias or step.name
-        lines.append(Line(step.name, verdict, paid.get(name, Decimal(0)), likely.get(step.name)))
-    living = {name for step in plan.steps for name in (step.name, *step.aliases)}
-    orphans = sorted(finished - living)
-    return lines + [Line(path, "orphaned", paid.get(path, Decimal(0)), None) for path in orphans]
+        name = step.name_in(finished, begun)
+        expected = next((likely[one] for one in step.names if one in likely), None)
+        lines.append(Line(step.name, verdict(step, name, finished, begun, expected), paid.get(name, ZERO), expected))
+    orphans = sorted((finished | begun) - set(plan.by_name))
+    return lines + [Line(path, "orphaned", paid.get(path, ZERO), None) for path in orphans]
+
+
+def verdict(step: StepFunction, name: str, finished: set[str], begun: set[str], expected: Decimal | None) -> str:
+    """What becomes of `step`, which the run knows under `name`."""
+    if name in finished:
+        return "reused" if name == step.name else "renamed"
+    return "to_run" if expected is not None or begun.intersection(step.names) else "new"
 
 
 def likely_costs(run: Any) -> dict[str, Decimal]:

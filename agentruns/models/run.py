@@ -14,6 +14,7 @@ intend, submitted, settle ............. ledger.py      (calls; facts come from w
 
 import re
 import uuid
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
@@ -130,10 +131,11 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Gra
 
         return reverse("run", args=[self.pk])
 
-    def has_rows_under(self, top: str) -> bool:
-        """Whether anything was written at or under the top-level name `top`."""
-        rows = (self.steps.filter(top=top), self.calls.filter(top=top), self.attempts.filter(path=top))
-        return any(found.exists() for found in rows)
+    def begun(self) -> set[str]:
+        """Top-level names at or under which anything of this run is written."""
+        tops = (rows.values_list("top", flat=True).distinct() for rows in (self.steps, self.calls))
+        paths = (rows.values_list("path", flat=True).distinct() for rows in (self.attempts, self.keys.exclude(path="")))
+        return {path.split("/")[0] for path in chain(*tops, *paths)}
 
     @property
     def is_final(self) -> bool:

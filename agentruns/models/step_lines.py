@@ -80,9 +80,11 @@ def steps(run: Any, paid: Receipt | None = None) -> list[StepLine]:
 def top_level(rows: Branches) -> list[tuple[str, StepFunction | None]]:
     """Paths of top-level steps in order, with their function where the plan still has it."""
     run = rows.run
-    known: dict[str, StepFunction | None] = {living_name(rows, one): one for one in declared_steps(run.plan)}
+    declared = declared_steps(run.plan)
+    known: dict[str, StepFunction | None] = {one.name_in(rows.steps, rows.first_start): one for one in declared}
     begun = rows.tops()
-    if run.at_path and not run.is_final and run.at_path not in begun:
+    names = {name for one in declared for name in one.names}
+    if run.at_path and not run.is_final and run.at_path not in {*begun, *names}:
         begun.append(run.at_path)
     if run.status == Status.COMPLETED:  # what the plan has gained since will not come in this run
         known = {path: one for path, one in known.items() if path in rows.first_start}
@@ -103,12 +105,6 @@ def declared_steps(plan: str) -> tuple[StepFunction, ...]:
         return plans.get(plan).steps
     except (UnknownPlan, PlanError):
         return ()
-
-
-def living_name(rows: Branches, one: StepFunction) -> str:
-    """The alias under which this run has begun the step, if it has: it goes on under that."""
-    begun = (alias for alias in one.aliases if alias in rows.first_start or alias == rows.run.at_path)
-    return next(begun, one.name)
 
 
 def top_line(rows: Branches, path: str, declared: StepFunction | None) -> StepLine:
