@@ -11,7 +11,7 @@ from itertools import takewhile
 from agentruns import crash, trust
 from agentruns.booking import booking_of
 from agentruns.entry import Entry, checkpoint_row
-from agentruns.errors import BadAnswer, Incomplete, ModelError, ProviderTrouble, Refused
+from agentruns.errors import BadAnswer, Incomplete, MisusedContext, ModelError, ProviderTrouble, Refused
 from agentruns.exchange import is_policy
 from agentruns.models import Call, Step
 from agentruns.models.fields import Corrupt
@@ -95,7 +95,14 @@ class Asking:
     def again(self, row: Step | Finished) -> Answer:
         """The answer that an earlier entry took, whatever the code would ask by now."""
         self.entry.compare(self.path, self.entry.steps.asked(self.path), self.fingerprint())
-        return Answer.of(self.entry.value_of(row), self.question)
+        stored = self.entry.value_of(row)
+        try:
+            return Answer.of(stored, self.question)
+        except ValueError as error:
+            raise MisusedContext(
+                f"The stored answer at {self.path} does not fit its schema by now: {str(error)[:500]} Fork the run "
+                "from there to ask anew, or let the schema take it."
+            ) from error
 
     def fingerprint(self) -> str:
         """Of what the code asks now; the same for every try."""

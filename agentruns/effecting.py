@@ -81,8 +81,8 @@ class Effecting:
             raise PermanentError(said.get("error", "it failed for good"))
         elif row.fingerprint != self.fingerprint:
             raise PermanentError(
-                f"The code brings other arguments under the key {row.key}, whose last use failed. Retry the run to send "
-                "these under a key of their own."
+                f"The code brings other arguments under the key {row.key}, whose last use failed. Retry the run to "
+                "send these under a key of their own."
             )
         else:
             self.send_again(row)

@@ -104,6 +104,23 @@ def test_a_payload_that_changed_needs_another_yes(declare, start, shop, ada):
     assert [grant.consumed_at is not None for grant in run.grants.order_by("pk")] == [False, True]
 
 
+def test_a_yes_that_is_checkpointed_is_none_to_a_payload_that_changed_since(declare, start, shop, ada):
+    payloads = ["a page", "another page"]
+
+    @step(retries=0)
+    def changing(ctx):
+        said = ctx.approve("post", payloads[0])
+        ctx.step("change", lambda: payloads.pop(0))
+        raise RuntimeError(f"not with {said['by']}")
+
+    declare(changing)
+    run = shop.until(start(), "waiting", waiting_for="approval")
+    run.approve("changing/post", ada)
+    assert "not with ada" in shop.until(run).reason
+    run.retry()
+    assert "was approved in this run with another payload" in shop.until(run).reason
+
+
 def test_who_looked_at_another_payload_approves_nothing(declare, start, shop, ada):
     declare(careful)
     run = shop.until(start(), "waiting", waiting_for="approval")
@@ -166,6 +183,26 @@ def test_a_question_is_answered_in_words(declare, start, shop, ada):
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_that_changed_since_it_was_answered_is_not_asked_again_and_not_hidden(declare, start, shop, ada):
+    prompts = ["How many?"]
+
+    @step(retries=0)
+    def unsure(ctx):
+        answer = ctx.question("count", prompts[-1])
+        if len(prompts) == 1:
+            raise RuntimeError("after the answer")
+        return answer
+
+    declare(unsure)
+    run = shop.until(start(), "waiting", waiting_for="operator")
+    run.answer("unsure/count", "three", ada)
+    shop.until(run)
+    prompts.append("How many are there?")
+    run.retry()
+    assert shop.until(run).steps.get(path="unsure").value() == "three"
+    assert [event.path for event in run.events.filter(kind="diverged")] == ["unsure/count"]
 
 
 def publishing(sent, text="a page"):
