@@ -15,7 +15,7 @@ LAYERS = [
     {"settings", "urls", "wsgi", "apps", "testing"},
     {"management"},
     {"admin", "supervision", "templatetags"},
-    {"web"},
+    {"web", "receiving"},
     {"worker", "clock"},
     {"engine", "heartbeat", "polling"},
     {"atomic"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"errors"},
 ]
 LEVELS = {room: number for number, layer in enumerate(LAYERS) for room in layer}
-WEB_SIDE = {"web", "admin", "templatetags", "urls", "wsgi", "models", "plan", "queues"}
+WEB_SIDE = {"web", "receiving", "admin", "templatetags", "urls", "wsgi", "models", "plan", "queues"}
 WORK_SIDE = {
     "worker",
     "clock",

@@ -1,4 +1,4 @@
-"""Keys under which a thing happens once: a submission, an outside effect, a webhook."""
+"""Keys under which a thing happens once: a submission, an outside effect, a webhook, a request that we received."""
 
 from django.db import models
 
@@ -8,7 +8,7 @@ from agentruns.models.fields import EncodedField
 class IdempotencyKey(models.Model):
     """Inserted before the thing itself; whoever comes second with the same key finds it."""
 
-    SCOPES = [(scope, scope) for scope in ("submission", "effect", "webhook")]
+    SCOPES = [(scope, scope) for scope in ("submission", "effect", "webhook", "received")]
     STATES = [(state, state) for state in ("intent", "done", "failed", "unknown")]
 
     scope = models.CharField(max_length=12, choices=SCOPES)
@@ -19,7 +19,9 @@ class IdempotencyKey(models.Model):
     arguments = EncodedField(null=True)
     state = models.CharField(max_length=8, choices=STATES)
     answer = EncodedField(null=True)
-    round = models.PositiveIntegerField(default=0, help_text="How often a person had retried the run by its last use.")
+    round = models.PositiveIntegerField(
+        default=0, help_text="How often a person had retried the run by its last use; of a received one, its fence."
+    )
     created_at = models.DateTimeField()
     settled_at = models.DateTimeField(null=True)
 
