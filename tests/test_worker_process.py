@@ -70,6 +70,7 @@ def test_a_worker_that_is_asked_to_stop_gives_its_run_back_and_exits_0(trial, sy
     run = system.run(trial.run_id)
     assert run["status"] == "queued"
     assert causes(run) == []
+    assert "released" in [event["kind"] for event in run["events"]], "at the next boundary, not at the slice's end"
     system.start_worker("worker-2")
     run = trial.let_go()
     assert run["status"] == "completed"

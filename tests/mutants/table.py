@@ -24,60 +24,77 @@ def tests(path: str, name: str) -> tuple[str, ...]:
     return ("pytest", "-q", "-x", f"tests/{path}", "-k", name)
 
 
+CHORES = "Run.wake_priced, rescue_expired, end_unruly, lose_orphans"
+EFFECTS = "engine/test_effects.py"
+
 MUTANTS = (
     Mutant(
-        "G1", "a submission is rung for before it is committed, and the sweep is gone",
-        "agentruns/clock.py", "(Run.wake_due, Run.wake_for_slots, Run.wake_priced, rescue_expired, end_unruly, lose_orphans, sweep)",
-        "(Run.wake_due, Run.wake_for_slots, Run.wake_priced, rescue_expired, end_unruly, lose_orphans)", trials("F1", 1, 0),
+        "G1", "a submission that nobody could ring for is found by nobody",
+        "agentruns/clock.py", f"{CHORES}, sweep)", f"{CHORES})",
+        trials("F1", 1, 0),
     ),
     Mutant(
-        "G2", "a finished step is run again", "agentruns/engine.py",
-        "if (path := self.path_of(step)) not in self.finished]", "if (path := self.path_of(step))]",
+        "G2", "a finished step is run again",
+        "agentruns/engine.py", "for step, path in named if path not in self.finished]", "for step, path in named]",
         trials("F1", 1, 7),
     ),
     Mutant(
-        "G3", "an effect's changed arguments are sent under the old key", "agentruns/models/effect.py",
-        "fingerprint=encoding.fingerprint(arguments)", 'fingerprint="0" * 64', tests("engine/test_effects.py", "argument"),
+        "G3", "other arguments than those that were intended pass for the same",
+        "agentruns/effecting.py", "        if row.fingerprint != self.fingerprint:\n            self.ask",
+        "        if False:\n            self.ask",
+        tests(EFFECTS, "other_arguments"),
     ),
     Mutant(
-        "G4", "the fence and the holder are not asked for", "agentruns/models/trait.py",
+        "G4", "the fence and the holder are not asked for",
+        "agentruns/models/trait.py",
         "self.rows().filter(pk=self.pk, fence=self.fence, holder=self.holder, status=Status.RUNNING)",
-        "self.rows().filter(pk=self.pk)", tests("engine/test_stale_worker.py", "stale"),
+        "self.rows().filter(pk=self.pk)",
+        tests("engine/test_stale_worker.py", "stale"),
     ),
     Mutant(
-        "G5", "an effect has a new key on each attempt", "agentruns/context.py",
-        'return f"{self.run_id}:{self._path}"', 'return f"{self.run_id}:{self._path}:{self._entry.number}"',
+        "G5", "an effect of which nobody knows is repeated under a new key",
+        "agentruns/effecting.py",
+        "        elif effect.is_younger_than(row, self.key_life):\n            self.send_again(row)",
+        "        elif effect.is_younger_than(row, self.key_life):\n"
+        "            self.begin(effect.generations(self.entry.run, self.path) + 1)",
         trials("F11", 1, 13),
     ),
     Mutant(
-        "G6", "the budget is not asked for before a call", "agentruns/models/ledger.py",
-        "            self._check_budget(call)\n", "", tests("engine/test_ledger.py", "budget"),
+        "G6", "the budget is not asked for before a call",
+        "agentruns/models/ledger.py", "            self._check_budget(call)\n", "",
+        tests("engine/test_ledger.py", "budget"),
     ),
     Mutant(
-        "G7", "a call whose answer was lost is booked at nothing", "agentruns/models/ledger.py",
-        'unknown=Coalesce(Sum("reserved", filter=Q(state="unknown")), ZERO)', 'unknown=Coalesce(Sum("reserved", filter=Q(state="?")), ZERO)',
+        "G7", "a call whose answer was lost is booked at nothing",
+        "agentruns/models/ledger.py",
+        'Sum("reserved", filter=Q(state="unknown"))', 'Sum("reserved", filter=Q(state="?"))',
         trials("F1", 1, 9),
     ),
     Mutant(
-        "G8", "nobody rings again for a run whose ring was lost", "agentruns/clock.py",
-        "if not queues.ring(pk, fence):", "if True:", trials("F1", 1, 0),
+        "G8", "nobody rings again for a run whose ring was lost",
+        "agentruns/clock.py", "if not queues.ring(pk, fence):", "if True:",
+        trials("F1", 1, 0),
     ),
     Mutant(
-        "G9", "an intent does not ask for a cancel", "agentruns/models/trait.py",
-        "cancel_requested_at=None, paused_at=None)", "paused_at=None)", tests("engine/test_orders.py", "cancel"),
+        "G9", "an intent does not ask for a cancel",
+        "agentruns/models/trait.py", "cancel_requested_at=None, paused_at=None)", "paused_at=None)",
+        tests("engine/test_orders.py", "cancel"),
     ),
     Mutant(
-        "G10", "a yes is good for any payload", "agentruns/approving.py",
-        "effect=self.effect, arguments_sha256=self.sha256\n        ).select", "effect=self.effect\n        ).select",
+        "G10", "a yes is good for any payload",
+        "agentruns/approving.py", "effect=self.effect, arguments_sha256=self.sha256\n        ).select",
+        "effect=self.effect\n        ).select",
         tests("engine/test_approvals.py", "changed"),
     ),
     Mutant(
-        "G11", "a wake that came before the park is lost", "agentruns/models/progress.py",
-        "        if self.is_ripe(waits):\n            self.wake()\n            return\n", "", tests("engine/test_waits.py", ""),
+        "G11", "a wake that came before the park is lost",
+        "agentruns/models/progress.py",
+        "        if self.is_ripe(waits):\n            self.wake()\n            return\n", "",
+        tests("engine/test_waits.py", ""),
     ),
     Mutant(
-        "G12", "a worker that is asked to stop begins the next step", "agentruns/heartbeat.py",
-        "        if queues.draining():\n            crash.point(\"draining\")\n            raise Draining(\"this worker is stopping\")\n",
-        "", tests("test_worker_process.py", "asked_to_stop"),
+        "G12", "a worker that is asked to stop begins what comes next",
+        "agentruns/heartbeat.py", "            raise Draining(\"this worker is stopping\")\n", "            pass\n",
+        tests("test_worker_process.py", "is_asked_to_stop"),
     ),
 )  # fmt: skip
