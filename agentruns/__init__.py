@@ -3,6 +3,7 @@
 from agentruns.errors import (
     BadAnswer,
     Incomplete,
+    ItemFailed,
     ModelError,
     PermanentError,
     PlanError,
@@ -15,6 +16,7 @@ from agentruns.plan import Plan, step
 __all__ = [
     "BadAnswer",
     "Incomplete",
+    "ItemFailed",
     "ModelError",
     "PermanentError",
     "Plan",

@@ -1,7 +1,7 @@
 """What a step is handed. Everything durable that a step does goes through its ctx, under a name."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from agentruns.asking import Asking
 from agentruns.effecting import Effecting, FromFunction
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import MisusedContext, Parked, PlanError
+from agentruns.mapping import Mapping
 from agentruns.models import Grant, Wait
 from agentruns.models.moment import now
 from agentruns.outcome import wait_for
@@ -29,7 +30,7 @@ EFFECT_KEY_SECONDS = 23 * 3600
 
 
 class Context:
-    """One function's hands: `task`, `params`, `prior`, `key`, `ask`, `step`, `effect`, `sleep`, `approve`,
+    """One function's hands: `task`, `params`, `prior`, `key`, `ask`, `step`, `map`, `effect`, `sleep`, `approve`,
     `question`, `external`, `usage`.
 
     A function may run again from its top after an interruption or a wake: what it did through here is replayed from
@@ -111,6 +112,25 @@ class Context:
             value = fn(*args)
         self._finish(path, "part", value, labels, began)
         return value
+
+    def map(
+        self, name: str, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], Any] | None = None
+    ) -> list[Any]:
+        """One durable sub-step an item (JSON), in parallel; results in the order of the items.
+
+        `fn(ctx, item)` if it was marked with @step, else `fn(item)`. An item is named by its own text, or by
+        `key(item)`; equal items are one. Raises ItemFailed for the first that failed, when nothing is open any more.
+        """
+        path = self._sub(name)
+
+        def call(branch: Entry, item_path: str, item: Any) -> tuple[Any, set[str]]:
+            inner = Context(branch, item_path, fn.retries if isinstance(fn, StepFunction) else 0, self._labels)
+            value = fn(inner, item) if isinstance(fn, StepFunction) else fn(item)
+            return value, inner._labels
+
+        values, labels = Mapping(self._entry, path, list(items), key, call).results()
+        self._hand_out(labels)
+        return values
 
     def effect(
         self,

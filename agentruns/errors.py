@@ -46,6 +46,14 @@ class Rejected(PermanentError):
         super().__init__(f"Rejected: {reason}")
 
 
+class ItemFailed(AgentRunsError):
+    """An item of a map failed: `.item` is it, `.error` what its function raised, which decides about a retry."""
+
+    def __init__(self, item: object, error: Exception) -> None:
+        self.item, self.error = item, error
+        super().__init__(f"item {str(item)[:80]!r}: {type(error).__name__}: {error}")
+
+
 class ModelError(PermanentError):
     """The provider's final no to one call; asking the same again would get the same. `code` is the provider's."""
 

@@ -12,6 +12,7 @@ from agentruns.errors import (
     DeadlinePassed,
     Draining,
     Interruption,
+    ItemFailed,
     Parked,
     PauseAsked,
     PermanentError,
@@ -45,9 +46,10 @@ class Outcome:
 def of_failure(error: BaseException, *, path: str, failures: int, retries: int) -> Outcome:
     """Tried again after a pause, unless `error` says that this would not help, or all `retries` were used up before."""
     reason = described(error)[:1000]
-    if isinstance(error, PermanentError) or failures >= retries:
+    root = error.error if isinstance(error, ItemFailed) else error
+    if isinstance(root, PermanentError) or failures >= retries:
         return Outcome("failed", error, reason=reason)
-    seconds = error.seconds if isinstance(error, RetryLater) else pause_after(failures)
+    seconds = root.seconds if isinstance(root, RetryLater) else pause_after(failures)
     return Outcome("retry", error, [wait_for(path, "retry", seconds=seconds)], reason)
 
 

@@ -14,10 +14,6 @@ def parts_of(text: str) -> list[str]:
     return list(dict.fromkeys(line for line in lines if line and not line.endswith(":")))[:MOST_PARTS]
 
 
-def slug(part: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")[:40] or "part"
-
-
 @step
 def outline(ctx):
     """Splits the task into parts, one a line."""
@@ -31,12 +27,9 @@ def outline(ctx):
 
 @step
 def research(ctx):
-    """Looks into each part on its own."""
+    """Looks into all parts at once, each on its own."""
     parts = ctx.prior["outline"].splitlines()
-    names = [slug(part) for part in parts]
-    if len(set(names)) < len(names):
-        names = [f"{number}-{name}"[:60] for number, name in enumerate(names, 1)]
-    found = [ctx.step(name, look_into, part) for name, part in zip(names, parts, strict=True)]
+    found = ctx.map("part", look_into, parts)
     return "\n\n".join(f"## {part}\n\n{text}" for part, text in zip(parts, found, strict=True))
 
 

@@ -235,4 +235,4 @@ def _tell(run: Any, call: Call) -> None:
     if run.status == Status.WAITING:
         waits = Wait.objects.filter(run=run, closed_at=None)
         waits.filter(Q(path=call.path) | Q(kind="model", until__isnull=False)).update(closed_at=now())
-        run.wake()
+        run.wake_soon()

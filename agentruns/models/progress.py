@@ -15,7 +15,7 @@ from agentruns.models.prepared import Insert, Slot, Update
 from agentruns.models.status import Status
 from agentruns.models.step import Attempt, Step
 from agentruns.models.trait import Trait
-from agentruns.models.wait import KINDS, Grant, Wait
+from agentruns.models.wait import FAN_OUT_SECONDS, KINDS, Grant, Wait
 
 NO_CLAIM: dict[str, Any] = {"holder": "", "lease_expires_at": None, "at_since": None}
 # A new row of the run: whatever was counted as "no progress" starts again.
@@ -184,12 +184,15 @@ class Progress(Trait):
     def settle_waiting(self, reason: str) -> None:
         """Names what the run waits for and when the clock wakes it; wakes it at once if nothing is left to wait for."""
         waits = list(Wait.objects.filter(run_id=self.pk, closed_at=None))
-        if self.is_ripe(waits):
+        ripe = self.is_ripe(waits)
+        if ripe and len(waits) < 2:
             self.wake()
             return
-        until = [wait.until for wait in waits if wait.until is not None]
         kind = min((wait.kind for wait in waits), key=KINDS.index)
-        self.rows().filter(pk=self.pk).update(waiting_for=kind, wake_at=min(until, default=None), reason=reason)
+        due: Any = min((wait.until for wait in waits if wait.until is not None), default=None)
+        if ripe:  # a fan-out, which would else be entered again for each answer
+            due = in_seconds(FAN_OUT_SECONDS)
+        self.rows().filter(pk=self.pk).update(waiting_for=kind, wake_at=due, reason=reason)
 
     def fail(self, ended: Attempt | None, reason: str, steps: Sequence[Step] = ()) -> None:
         """The step at work failed for good; a person may retry the run."""

@@ -12,6 +12,9 @@ KINDS = (
     "operator", "approval", "effect", "budget", "price", "code", "provider", "slot", "retry", "timer", "model",
 )  # fmt: skip
 
+# A run that waits for several answers is woken at most so often: it is entered, and its checkpoints read, each time.
+FAN_OUT_SECONDS = 1.0
+
 
 class Wait(models.Model):
     """One thing a run waits for. The first meeting opens it, re-entry finds it, whoever ends it closes it."""

@@ -6,17 +6,17 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 
 from agentruns import pricing
 from agentruns.errors import UnknownPrice
 from agentruns.models.call import OPEN, Call
 from agentruns.models.granting import is_said
-from agentruns.models.moment import now
+from agentruns.models.moment import in_seconds, now
 from agentruns.models.provider import Price
 from agentruns.models.status import Status
 from agentruns.models.trait import Trait
-from agentruns.models.wait import KINDS, Wait
+from agentruns.models.wait import FAN_OUT_SECONDS, KINDS, Wait
 
 
 class Waking(Trait):
@@ -31,6 +31,16 @@ class Waking(Trait):
         self._close_ripe()
         self.ring_after_commit(unrung=unrung)
         return True
+
+    def wake_soon(self) -> None:
+        """As wake; but a fan-out that waits for other answers, too, is woken at most once a second."""
+        others = Wait.objects.filter(run_id=self.pk, closed_at=None, kind="model")
+        if not others.exists():
+            self.wake()
+            return
+        waiting = self.rows().filter(pk=self.pk, status=Status.WAITING, paused_at=None)
+        later = waiting.filter(Q(wake_at=None) | Q(wake_at__gt=in_seconds(FAN_OUT_SECONDS)))
+        later.update(wake_at=in_seconds(FAN_OUT_SECONDS))
 
     def _close_ripe(self) -> None:
         """Closes what is over, so that the next meeting of the same name opens a new wait with a time of its own."""

@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "G11", "a wake that came before the park is lost",
         "agentruns/models/progress.py",
-        "        if self.is_ripe(waits):\n            self.wake()\n            return\n", "",
+        "        if ripe and len(waits) < 2:\n            self.wake()\n            return\n", "",
         tests("engine/test_waits.py", ""),
     ),
     Mutant(
