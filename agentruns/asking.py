@@ -13,7 +13,7 @@ from agentruns.booking import booking_of
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import BadAnswer, Incomplete, MisusedContext, ModelError, ProviderTrouble, Refused
 from agentruns.exchange import is_policy
-from agentruns.models import Call, Step
+from agentruns.models import Call
 from agentruns.models.fields import Corrupt
 from agentruns.models.ledger import lose, settle
 from agentruns.models.moment import in_seconds
@@ -92,7 +92,7 @@ class Asking:
         """Of the context that asked for it, which a later entry need not meet again, and of this one."""
         return trust.read(call.labels) | self.labels
 
-    def again(self, row: Step | Finished) -> Answer:
+    def again(self, row: Finished) -> Answer:
         """The answer that an earlier entry took, whatever the code would ask by now."""
         self.entry.compare(self.path, self.entry.steps.asked(self.path), self.fingerprint())
         stored = self.entry.value_of(row)

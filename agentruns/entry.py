@@ -16,6 +16,7 @@ from agentruns import build, encoding, trust
 from agentruns.errors import DatabaseTrouble, Interruption, MisusedContext, Parked
 from agentruns.models import Body, Call, Grant, Run, Step, Wait
 from agentruns.models.fields import Corrupt
+from agentruns.models.step import seal_of
 from agentruns.outcome import wait_for
 from agentruns.persist import in_transaction, persist
 from agentruns.plan import Plan, StepFunction
@@ -120,21 +121,27 @@ class Entry:
         """Finished sub-steps of this top-level step."""
         return Replay(self.run, self.path)
 
-    def replayed(self, path: str, kind: str) -> Step | Finished | None:
+    def replayed(self, path: str, kind: str) -> Finished | None:
         """The checkpoint of the sub-step at `path`; None while there is none. Raises MisusedContext for another kind:
         what was finished under this name is not what the code asks for by now."""
         row = self.steps.get(path)
-        if row is not None and row.kind != kind:
+        if row is not None and self.sound(row).kind != kind:
             raise MisusedContext(
                 f"{path!r} is finished in this run, as {row.kind!r}, and the code makes it {kind!r} by now. Give that "
                 "a name of its own."
             )
         return row
 
+    def sound(self, row: Finished) -> Finished:
+        """`row`, if it is what was stored. Of one that is not nothing is taken: it stops the run by name."""
+        if row.is_broken:
+            self.stop_for(row, "its seal is another")
+        return row
+
     def learn(self, row: Step) -> None:
         """A finished sub-step whose value is safe elsewhere: its row goes into the next checkpoint."""
         self.pending.append(row)
-        self.steps.add(row)
+        self.steps.add(row.path)
 
     def compare(self, path: str, before: str | None, by_now: str) -> None:
         """What was paid or done at `path` counts, even when the code would ask or send something else by now. Then the
@@ -164,16 +171,19 @@ class Entry:
 
     def output_of(self, path: str) -> tuple[Any, set[str]]:
         """Value and labels of a finished top-level step."""
-        row = Step.objects.select_related("body").get(run=self.run, path=path)
+        row = self.sound(Finished.at(self.run, path))
         return self.value_of(row), trust.read(row.labels)
 
-    def value_of(self, row: Step | Finished) -> Any:
+    def value_of(self, row: Finished) -> Any:
         """The output of a finished step. One that cannot be read stops the run by name: nothing is made from it."""
         value = row.value()
         if isinstance(value, Corrupt):
-            reason = f"The stored output of step {row.path} cannot be read ({value.reason}). Repair it, then retry."
-            self.close(Parked(wait_for(row.path, "operator", reason=reason), reason=reason))
+            self.stop_for(row, value.reason)
         return value
+
+    def stop_for(self, row: Finished, trouble: str) -> NoReturn:
+        reason = f"The stored output of step {row.path} cannot be read ({trouble}). Repair it, then retry."
+        self.close(Parked(wait_for(row.path, "operator", reason=reason), reason=reason))
 
     def checkpoint_part(self, row: Step, grant: Grant | None = None) -> None:
         """Keeps a finished sub-step, and whatever was learned before it, in one commit. `grant`: used up by it."""
@@ -187,8 +197,7 @@ class Entry:
         )
         self.pending.clear()
         self.authority.renewed(sent_at)
-        for one in rows:
-            self.steps.stored(one.path)
+        self.steps.add(row.path)
 
     def persist(self, write: Callable[[], None], landed: Callable[[], bool]) -> None:
         """See persist.py; the limit is this entry's claim."""
@@ -198,12 +207,12 @@ class Entry:
 def checkpoint_row(entry: Entry, path: str, kind: str, value: Any, labels: set[str], began: datetime) -> Step:
     """The Step of a finished path, not yet written. Raises NotStorable for what JSON cannot keep."""
     text = encoding.dumps(value, exact=True)
-    body = Body.beside(text)
+    body, said = Body.beside(text), trust.written(labels)
+    stored = {"labels": encoding.dumps(said)} | ({} if body or value is None else {"output": text})
     row = Step(
-        run=entry.run, path=path, top=entry.path, kind=kind, output=None if body else value, body=body,
-        labels=trust.written(labels), reads=sorted(entry.reads) if kind == "step" else [], started_at=began,
-        finished_at=timezone.now(),
+        run=entry.run, path=path, top=entry.path, kind=kind, output=None if body else value, body=body, labels=said,
+        reads=sorted(entry.reads) if kind == "step" else [], started_at=began, finished_at=timezone.now(),
+        seal=seal_of(path, kind, stored.get("output"), body.sha256 if body else None, stored["labels"]),
     )  # fmt: skip
-    if body is None:
-        row.prepared = {"output": text}
+    row.prepared = stored
     return row

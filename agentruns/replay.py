@@ -6,50 +6,81 @@ Their outputs together would not fit into a worker, and a query for each would t
 
 import threading
 from array import array
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Self
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast
 
+from agentruns.errors import MisusedContext
 from agentruns.models import Body, Call, Grant, IdempotencyKey, Run, Step
+from agentruns.models.fields import Corrupt, decoded
+from agentruns.models.step import seal_of, seal_of_labels
 
 PAGE = 512
 # Rows that were read ahead and not asked for yet, at most: functions of a map ask from several threads.
 AHEAD = 4 * PAGE
-READ = ("path", "kind", "output", "body_id", "labels")
 
 
 class Finished(NamedTuple):
-    """What a resume takes from a Step's row."""
+    """What a resume takes from a Step's row: texts as they are stored."""
 
     path: str
     kind: str
-    output: Any
-    body_id: str | None
-    labels: Any
+    output: str | None
+    body: str | None
+    said: str
+    seal: str
+
+    @classmethod
+    def of(cls, rows: QuerySet[Step]) -> list[Self]:
+        output, said = Cast("output", TextField()), Cast("labels", TextField())
+        return [cls(*row) for row in rows.values_list("path", "kind", output, "body_id", said, "seal")]
+
+    @classmethod
+    def at(cls, run: Run, path: str) -> Self:
+        (row,) = cls.of(Step.objects.filter(run=run, path=path))
+        return row
+
+    @property
+    def is_broken(self) -> bool:
+        """It is not what was stored."""
+        return self.seal != "" and self.seal[:8] != seal_of(self.path, self.kind, self.output, self.body, "")[:8]
+
+    @property
+    def labels(self) -> Any:
+        """As they were stored; Corrupt when these are others, or none that can be read."""
+        is_broken = self.seal != "" and self.seal[8:] != seal_of_labels(self.said)
+        return Corrupt(self.said, "its seal is another") if is_broken else labels_in(self.said)
 
     def value(self) -> Any:
-        return Body.output(self.output, self.body_id)
+        """The output; Corrupt when it cannot be read, or its body is gone."""
+        if self.body is not None:
+            return Body.read(self.body)
+        return None if self.output is None else decoded(self.output)
+
+
+@lru_cache(maxsize=64)
+def labels_in(said: str) -> Any:
+    return decoded(said)
 
 
 class Replay:
-    """The finished sub-steps of `run` under `top`, and those that this entry adds. May be asked from any thread."""
+    """The finished sub-steps of `run` under `top`, and the names of those that this entry adds. May be asked from any
+    thread."""
 
     def __init__(self, run: Run, top: str) -> None:
         self.run, self.top = run, top
-        self._lock = threading.RLock()
-        self._added: dict[str, Step | None] = {}
+        self._lock = threading.Lock()
+        self._added: set[str] = set()
         self._ahead: dict[str, Finished] = {}
         self._used = 0
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._added or path in self._places
-
-    def get(self, path: str) -> Step | Finished | None:
-        """The checkpoint at `path`, its body not loaded; None while there is none. It is not kept here any longer."""
+    def get(self, path: str) -> Finished | None:
+        """The checkpoint at `path`; None while there is none. It is handed out once, and not kept here any longer."""
         with self._lock:
             if path in self._added:
-                return self._added[path] or Step.objects.get(run=self.run, path=path)
+                raise MisusedContext(f"{path!r} was made in this very entry; a name is used once.")
             if (place := self._places.get(path)) is None:
                 return None
             if path not in self._ahead:
@@ -57,15 +88,10 @@ class Replay:
             self._used += 1
             return self._ahead.pop(path)
 
-    def add(self, row: Step) -> None:
-        """A sub-step of this entry; `row` is held until it is `stored`."""
+    def add(self, path: str) -> None:
+        """A sub-step that this entry has finished."""
         with self._lock:
-            self._added[row.path] = row
-
-    def stored(self, path: str) -> None:
-        """It is in the database by now."""
-        with self._lock:
-            self._added[path] = None
+            self._added.add(path)
 
     def asked(self, path: str) -> str | None:
         """Fingerprint of what was asked, sent or approved at the finished `path`; None where nothing tells it."""
@@ -76,8 +102,10 @@ class Replay:
         """Reads the rows around `place`: twice as many as the last such reading was good for."""
         size = 1 << (min(2 * self._used, PAGE).bit_length() - 1) if self._used else 1
         first = place - place % size
-        rows = Step.objects.filter(pk__in=self._ids[first : first + size].tolist()).values_list(*READ)
-        self._ahead |= {row[0]: Finished(*row) for row in rows}
+        ids = self._ids[first : first + size].tolist()
+        # Without a gap, by the ends: a list of numbers takes the ORM as long as the rows take.
+        here = Q(pk__range=(ids[0], ids[-1])) if ids[-1] - ids[0] == len(ids) - 1 else Q(pk__in=ids)
+        self._ahead |= {row.path: row for row in Finished.of(Step.objects.filter(here))}
         self._used = 0
         while len(self._ahead) > AHEAD:
             del self._ahead[next(iter(self._ahead))]

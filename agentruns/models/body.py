@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 
 from agentruns import encoding
-from agentruns.models.fields import Corrupt
+from agentruns.models.fields import Corrupt, decoded
 
 # Values up to 2 KB (and their JSON quotes) stay in their own row: one insert less for most checkpoints.
 INLINE_BYTES = 2 * 1024 + 64
@@ -56,18 +56,12 @@ class Body(models.Model):
         cls.objects.bulk_create(bodies, ignore_conflicts=True)
 
     @classmethod
-    def output(cls, inline: Any, sha256: str | None) -> Any:
-        """The value that a row keeps `inline`, or as the body `sha256`; Corrupt when that is gone, or is not what was
-        stored."""
-        if sha256 is None:
-            return inline
+    def read(cls, sha256: str) -> Any:
+        """The value of the body `sha256`; Corrupt when that is gone, or is not what was stored."""
         body = cls.objects.filter(pk=sha256).first()
         return body.value() if body else Corrupt("", f"its body {sha256[:12]} is gone")
 
     def value(self) -> Any:
         if hashlib.sha256(self.content.encode()).hexdigest() != self.sha256:
             return Corrupt(self.content, "its SHA-256 is not the one it was stored under")
-        try:
-            return encoding.loads(self.content)
-        except (ValueError, RecursionError) as error:
-            return Corrupt(self.content, str(error))
+        return decoded(self.content)

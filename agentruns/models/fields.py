@@ -17,6 +17,14 @@ class Corrupt:
         return f"<corrupt: {self.reason}>"
 
 
+def decoded(text: str) -> Any:
+    """The value of a stored text, or Corrupt."""
+    try:
+        return encoding.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Corrupt(text, str(error))
+
+
 class EncodedField(models.TextField):
     """JSON of any depth and bytes (encoding.py). None is stored as NULL."""
 
@@ -25,12 +33,7 @@ class EncodedField(models.TextField):
     _pyi_private_get_type: Any
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            return encoding.loads(value)
-        except (ValueError, RecursionError) as error:
-            return Corrupt(value, str(error))
+        return None if value is None else decoded(value)
 
     def get_prep_value(self, value: Any) -> Any:
         if value is None or hasattr(value, "resolve_expression"):

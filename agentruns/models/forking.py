@@ -73,5 +73,5 @@ class Forking(Trait):
 def copy_of(step: Step, run: Any) -> Step:
     return Step(
         run=run, path=step.path, top=step.top, kind=step.kind, output=step.output, body_id=step.body_id,
-        labels=step.labels, reads=step.reads, started_at=step.started_at, finished_at=step.finished_at,
+        labels=step.labels, reads=step.reads, seal=step.seal, started_at=step.started_at, finished_at=step.finished_at,
     )  # fmt: skip

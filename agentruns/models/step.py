@@ -1,6 +1,8 @@
 """Checkpoints, and the executions that led to them."""
 
+import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +28,7 @@ class Step(models.Model):
     )
     labels = EncodedField(help_text="Where its value came from; whatever is missing reads as external.")
     reads = EncodedField(help_text="Names of the earlier steps it was handed.")
+    seal = models.CharField(max_length=16, blank=True, help_text="Over what a resume takes from it; empty: none.")
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField()
 
@@ -35,7 +38,7 @@ class Step(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "path"], name="step_once")]
         indexes = [
-            models.Index(fields=["run", "top"], name="step_by_top"),
+            models.Index(fields=["run", "top", "path"], name="step_by_top"),
             models.Index(fields=["body"], condition=models.Q(body__isnull=False), name="step_by_body"),
         ]
 
@@ -51,6 +54,25 @@ class Step(models.Model):
         except Body.DoesNotExist:
             body = None
         return body.value() if body else Corrupt("", f"its body {self.body_id[:12]} is gone")
+
+
+def seal_of(path: str, kind: str, output: str | None, body: str | None, labels: str) -> str:
+    """8 hex digits over a checkpoint as it is stored and 8 over its labels; not over its run: a fork has copies.
+
+    `output` and `labels` are the stored texts, `body` is a SHA-256. Of a broken output nothing may be made; labels that
+    are broken read as external, as missing ones do.
+    """
+    return digits(path, kind, output or "", body or "") + seal_of_labels(labels)
+
+
+@lru_cache(maxsize=64)
+def seal_of_labels(labels: str) -> str:
+    """There are few, and each is met often."""
+    return digits(labels)
+
+
+def digits(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 class Attempt(models.Model):
