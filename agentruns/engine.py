@@ -18,7 +18,7 @@ from agentruns.execution import Execution, Upcoming, has_attempt
 from agentruns.models import Attempt, Run, Step
 from agentruns.models.fields import Corrupt
 from agentruns.outcome import Outcome, attempt_of, described, pause_after, wait_for
-from agentruns.persist import persist
+from agentruns.persist import is_passing, persist
 from agentruns.plan import Plan, plans
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ class Walk:
             return self.begin()
         except DatabaseError as error:
             connection.close()
+            if not is_passing(error):
+                return self.wait_for("operator", f"The database refuses this run's rows: {described(error)}")
             return self.wait_for("retry", described(error), seconds=pause_after(self.run.entries))
         except Exception as error:
             log.exception("Run %s: agentruns itself failed.", self.run.pk)

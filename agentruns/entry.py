@@ -18,7 +18,7 @@ from agentruns.models import Body, Call, Grant, Run, Step, Wait
 from agentruns.models.fields import Corrupt
 from agentruns.models.step import seal_of
 from agentruns.outcome import wait_for
-from agentruns.persist import in_transaction, persist
+from agentruns.persist import in_transaction, is_passing, persist
 from agentruns.plan import Plan, StepFunction
 from agentruns.replay import Finished, Replay
 
@@ -94,7 +94,7 @@ class Entry:
         try:
             yield
         except DatabaseError as error:
-            self.close(DatabaseTrouble(f"{type(error).__name__}: {error}"))
+            self.close(DatabaseTrouble(f"{type(error).__name__}: {error}", is_passing=is_passing(error)))
         except Interruption as why:
             self.close(why)
         finally:

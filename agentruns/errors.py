@@ -185,4 +185,8 @@ class DeadlinePassed(Interruption):
 
 
 class DatabaseTrouble(Interruption):
-    """The database did not take a write of ours; nothing the step did counts until it does."""
+    """The database did not do what we asked; nothing the step did counts until it does. `is_passing`: it may later."""
+
+    def __init__(self, message: str, *, is_passing: bool = True) -> None:
+        self.is_passing = is_passing
+        super().__init__(message)

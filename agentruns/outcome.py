@@ -69,11 +69,17 @@ def of_interruption(why: Interruption, *, path: str, entries: int) -> Outcome | 
         case DeadlinePassed():
             return Outcome("failed", why, reason=str(why))
         case DatabaseTrouble():
-            # After a pause: a trouble that lasts would else be met again at once, by one worker after another.
-            wait = wait_for(path, "retry", seconds=pause_after(entries), reason=str(why))
-            return Outcome("parked", why, [wait], reason=str(why), cause="database")
+            return Outcome("parked", why, [wait_for_database(path, why, entries)], reason=str(why), cause="database")
         case _:
             return None
+
+
+def wait_for_database(path: str, why: DatabaseTrouble, entries: int) -> Wait:
+    """After a pause: a trouble that lasts would else be met again at once, by one worker after another. What will not
+    pass by itself is for a person."""
+    if why.is_passing:
+        return wait_for(path, "retry", seconds=pause_after(entries), reason=str(why))
+    return wait_for(path, "operator", reason=str(why))
 
 
 def pause_after(times: int) -> float:

@@ -5,12 +5,23 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, OperationalError, connection, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+)
 
 from agentruns.errors import LeaseLost
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
+# What SQLite, too, calls an operational error (sqlite.org/rescode.html): ERROR (no such column), PERM, READONLY,
+# CORRUPT, AUTH, NOTADB.
+LASTING = {1, 3, 8, 11, 23, 26}
 
 
 class Living(Protocol):
@@ -41,6 +52,18 @@ def persist(authority: Living, write: Callable[[], None], landed: Callable[[], b
         authority.living()
         time.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+def is_passing(error: DatabaseError) -> bool:
+    """Whether the database may well do the same later: it was away, busy or full.
+
+    Otherwise it refused what it was asked for what that is (a permission, a broken file, a column that it does not
+    have, a row that is there already), and will again: that is for a person.
+    """
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    return code is None or code & 0xFF not in LASTING
 
 
 def leave_connection() -> None:
