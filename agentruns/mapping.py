@@ -49,6 +49,7 @@ class Mapping:
         self.by_path = self._unique()
         self.guard = threading.Lock()
         self.waits: list[Wait] = []
+        self.finished: dict[str, tuple[Any, set[str]]] = {}
         self.failures: dict[str, Exception] = {}
         self.interruption: Interruption | None = None
 
@@ -156,6 +157,7 @@ class Mapping:
             row = checkpoint_row(branch, path, "part", value, labels, began)
             with branch.ours():
                 branch.checkpoint_part(row)
+            self.finished[path] = value, labels
         except Interruption as why:
             self.left(branch, branch.closed or why)
         except Exception as failure:
@@ -183,14 +185,13 @@ class Mapping:
         self.entry.close(Parked(*self.waits, *pauses, reason=reason))
 
     def collected(self) -> tuple[list[Any], set[str]]:
-        values: dict[str, Any] = {}
-        labels: set[str] = set()
         for path in self.by_path:
-            row = self.entry.replayed(path, "part")
-            assert row is not None
-            values[path] = self.entry.value_of(row)
-            labels |= trust.read(row.labels)
-        return [values[path] for path in self.paths], labels
+            if path not in self.finished:
+                row = self.entry.replayed(path, "part")
+                assert row is not None
+                self.finished[path] = self.entry.value_of(row), trust.read(row.labels)
+        labels = set().union(*(labels for _, labels in self.finished.values()))
+        return [self.finished[path][0] for path in self.paths], labels
 
 
 def ancestors(path: str) -> Iterator[str]:

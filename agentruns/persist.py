@@ -7,7 +7,7 @@ from typing import Protocol
 
 from django.db import (
     DEFAULT_DB_ALIAS,
-    DatabaseError,
+    Error,
     IntegrityError,
     InterfaceError,
     OperationalError,
@@ -54,7 +54,7 @@ def persist(authority: Living, write: Callable[[], None], landed: Callable[[], b
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
-def is_passing(error: DatabaseError) -> bool:
+def is_passing(error: Error) -> bool:
     """Whether the database may well do the same later: it was away, busy or full.
 
     Otherwise it refused what it was asked for what that is (a permission, a broken file, a column that it does not

@@ -76,6 +76,10 @@ class Replay:
         self._ahead: dict[str, Finished] = {}
         self._used = 0
 
+    def __contains__(self, path: str) -> bool:
+        with self._lock:
+            return path in self._added or path in self._places
+
     def get(self, path: str) -> Finished | None:
         """The checkpoint at `path`; None while there is none. It is handed out once, and not kept here any longer."""
         with self._lock:
