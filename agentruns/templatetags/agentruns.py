@@ -8,7 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentruns import build
-from agentruns.web import notices, theme, words
+from agentruns.web import approvals, notices, theme, words
 
 register = template.Library()
 register.filter("usd", words.usd)
@@ -69,6 +69,12 @@ def theme_of(context: dict[str, Any]) -> str:
 @register.filter
 def following_theme(name: str) -> str:
     return theme.following(name)
+
+
+@register.simple_tag(takes_context=True)
+def waiting_for_a_person(context: dict[str, Any]) -> int:
+    """How many waits a person could end now, of those that this one may see."""
+    return int(approvals.open_waits(context["request"].user).count())
 
 
 @register.simple_tag

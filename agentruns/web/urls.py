@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
-from agentruns.web import health, orders, plans, run, runs, theme, workers
+from agentruns.web import approvals, health, orders, plans, run, runs, theme, workers
 
 urlpatterns = [
     path("", runs.runs, name="runs"),
@@ -15,6 +15,8 @@ urlpatterns = [
     path("runs/<uuid:run_id>/retry", orders.retry, name="run-retry"),
     path("runs/<uuid:run_id>/pause", orders.pause, name="run-pause"),
     path("runs/<uuid:run_id>/resume", orders.resume, name="run-resume"),
+    path("runs/<uuid:run_id>/say", approvals.say, name="run-say"),
+    path("approvals/", approvals.approvals, name="approvals"),
     path("pause", orders.pause_all, name="pause-all"),
     path("resume", orders.resume_all, name="resume-all"),
     path("workers/", workers.workers, name="workers"),

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 OPEN = {"login": 200, "healthz": 200, "readyz": 503, "theme": 405}
 CLOSED = {
     "runs", "runs-live", "run", "run-live", "run-output", "run-cancel", "run-retry", "workers", "workers-live", "plans",
-    "logout", "run-pause", "run-resume", "pause-all", "resume-all",
+    "logout", "run-pause", "run-resume", "pause-all", "resume-all", "approvals", "run-say",
 }  # fmt: skip
 
 
@@ -50,8 +50,8 @@ def test_looking_changes_nothing(client: Client, run: Run):
 def test_orders_need_the_forms_token(ada: User, run: Run):
     careful = Client(enforce_csrf_checks=True)
     careful.force_login(ada)
-    for path in ("/", f"/runs/{run.pk}/cancel", f"/runs/{run.pk}/retry", f"/runs/{run.pk}/pause",
-                 f"/runs/{run.pk}/resume", "/pause", "/resume", "/theme", "/logout/"):  # fmt: skip
+    verbs = [f"/runs/{run.pk}/{verb}" for verb in ("cancel", "retry", "pause", "resume", "say")]
+    for path in ("/", *verbs, "/pause", "/resume", "/theme", "/logout/"):
         answer = careful.post(path, {"plan": "two", "task": "x"})
         assert answer.status_code == 403
         assert "This form is too old" in answer.content.decode()
@@ -67,7 +67,7 @@ def test_signing_in_leads_where_one_wanted_to_go(ada: User):
 
 
 def test_every_page_has_the_strict_policy(client: Client, run: Run):
-    for path in ("/", f"/runs/{run.pk}/", "/workers/", "/plans/", "/nope"):
+    for path in ("/", f"/runs/{run.pk}/", "/workers/", "/plans/", "/approvals/", "/nope"):
         policy = client.get(path)["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy
         assert "style-src 'self'" in policy
