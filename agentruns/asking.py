@@ -8,15 +8,18 @@ import random
 from datetime import timedelta
 from itertools import takewhile
 
-from agentruns import crash, trust
+from django.conf import settings
+
+from agentruns import crash, encoding, trust
 from agentruns.booking import booking_of
 from agentruns.entry import Entry, checkpoint_row
-from agentruns.errors import BadAnswer, Incomplete, MisusedContext, ModelError, ProviderTrouble, Refused
+from agentruns.errors import BadAnswer, Incomplete, MisusedContext, ModelError, Parked, ProviderTrouble, Refused
 from agentruns.exchange import is_policy
 from agentruns.models import Call
+from agentruns.models import Call, Step, Wait
 from agentruns.models.fields import Corrupt
 from agentruns.models.ledger import lose, settle
-from agentruns.models.moment import in_seconds
+from agentruns.models.moment import in_seconds, now
 from agentruns.question import Answer, Misfit, Question, accepted
 from agentruns.replay import Finished
 from agentruns.sending import AT_ONCE, Sending, booked, park
@@ -169,9 +172,31 @@ class Asking:
                 reason=f"Two calls in a row at {self.path} got no answer; each may have been paid. Retry to ask again.",
             )  # fmt: skip
         if call.state == "unknown":
+            self.wait_for_word_of(call)
             self.sending.begin(ask=call.ask, again=call, maybe_twice=True)
         else:
             self.sending.begin(ask=call.ask + 1, maybe_twice=True)
+
+    def wait_for_word_of(self, call: Call) -> None:
+        """Parks once for AGENT_UNKNOWN_SECONDS, if a webhook may yet bring what `call` never got: its id, and its answer.
+
+        Providers announce background calls alone. After a person's "again" nobody waits.
+        """
+        told = settings.OPENAI_WEBHOOK_SECRET and call.background and call.provider == self.sending.provider.base_url
+        if not told or call.code == "again":
+            return
+        mark = encoding.fingerprint({"unknown": call.number})
+        # Whatever else wakes the run meanwhile closes the wait: then the rest of its time is waited for.
+        before = Wait.objects.filter(run=self.entry.run, path=self.path, payload_sha256=mark).order_by("pk")
+        if before.filter(until__lte=now()).exists():
+            return
+        reason = f"Nobody knows whether the call at {self.path} was made. The provider may say so; else it is repeated."
+        wait = Wait(path=self.path, kind="model", payload={"unknown": call.number}, payload_sha256=mark)
+        if (first := before.first()) is None:
+            wait.seconds = settings.AGENT_UNKNOWN_SECONDS  # type: ignore[attr-defined]
+        else:
+            wait.until = first.until
+        self.entry.close(Parked(wait, reason=reason))
 
     def begin_after_pause(self, call: Call) -> None:
         """A passing failure of the provider uses up no retry of the step: the run parks until it may be over."""

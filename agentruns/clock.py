@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Q
 
 from agentruns import build, queues
+from agentruns.adoption import adopt_announced
 from agentruns.models import Halt, Process, Run, Status
 from agentruns.models.moment import in_seconds, now
 from agentruns.polling import cancel_orphans, lose_orphans, poll_calls
@@ -82,7 +83,7 @@ class Clock:
     """Its chores, each of which may be done by any number of clocks at once."""
 
     TICKED = (Run.wake_due, Run.wake_for_slots, Run.wake_priced, rescue_expired, end_unruly, lose_orphans, sweep)
-    LISTENED = (cancel_orphans, poll_calls)
+    LISTENED = (cancel_orphans, adopt_announced, poll_calls)
 
     def __init__(self, name: str) -> None:
         self.name = name

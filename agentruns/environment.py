@@ -3,6 +3,7 @@
 Settings are read once, here, when Django loads them; nothing else of agentruns reads os.environ for its settings.
 """
 
+import base64
 import os
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -84,6 +85,19 @@ def usd(name: str, default: Decimal | None) -> Decimal | None:
         return amount
     refuse(name, f"{name} is {value!r}.", f"Set {name} to an amount in USD above 0, such as {name}=5.00.")
     return default
+
+
+def webhook_secret(name: str) -> str:
+    """`whsec_` and base64, as providers hand it out. What is wrong with another is said without quoting it."""
+    value = text(name)
+    try:
+        if not value or (value.startswith("whsec_") and base64.b64decode(value.removeprefix("whsec_"), validate=True)):
+            return value
+    except ValueError:
+        pass  # said below
+    hint = f"Copy the whole signing secret of the webhook from the provider's settings, or leave {name} out."
+    refuse(name, f"{name} is not whsec_ followed by base64, so no webhook could be believed.", hint)
+    return ""
 
 
 def prices(name: str) -> tuple[Decimal, Decimal, Decimal | None] | None:

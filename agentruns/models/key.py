@@ -27,6 +27,7 @@ class IdempotencyKey(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["scope", "key"], name="key_once")]
+        indexes = [models.Index(fields=["scope", "state", "created_at"], name="key_by_state")]
 
     def __str__(self) -> str:
         return f"{self.scope} {self.key}"

@@ -240,6 +240,6 @@ def may_circle(waits: Sequence[Wait]) -> bool:
     Not so for what others take up meanwhile (places, money, the provider), which may be asked for any number of times.
     """
     return any(
-        wait.kind not in PATIENT and not (wait.kind == "model" and getattr(wait, "seconds", None) is not None)
+        wait.kind not in PATIENT and not (wait.kind == "model" and (wait.until or getattr(wait, "seconds", None)))
         for wait in waits
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from agentruns import encoding
 from agentruns.errors import Refusal, WrongState
@@ -42,7 +42,8 @@ class Settling(Trait):
                 settle_effect(found, word, answer)
             run.rows().filter(pk=run.pk).update(version=F("version") + 1)
             waits = Wait.objects.filter(run=run, path=path, closed_at=None)
-            woken = waits.filter(kind__in=("effect", "operator")).update(closed_at=now(), closed_by=by)
+            for_a_word = Q(kind__in=("effect", "operator")) | Q(kind="model", until__isnull=False)
+            woken = waits.filter(for_a_word).update(closed_at=now(), closed_by=by)
             run.record("settled", path=path, by=by, word=word)
             if woken and run.status == Status.WAITING:
                 run.wake()

@@ -74,6 +74,9 @@ class Waking(Trait):
         if wait.kind == "budget" and (need := payload.get("need")):
             run: Any = self.rows().get(pk=self.pk)
             return bool(run.budget - run.spent - run.unknown >= Decimal(need))
+        if number := payload.get("unknown"):  # the provider told of that call meanwhile, and it was booked
+            nameless = ("unknown", *OPEN)
+            return wait.run.calls.filter(path=wait.path, number=number).exclude(state__in=nameless).exists()
         return (wait.kind == "price" and is_priced(wait)) or is_said(wait)
 
     @classmethod

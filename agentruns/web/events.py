@@ -164,6 +164,10 @@ def _call_unknown(event: Event, about: dict[str, Any]) -> Sentence:
     return Sentence("bell", "bad", _step(event), f" got no answer to a call ({why}); {booked}.")
 
 
+def _call_adopted(event: Event, about: dict[str, Any]) -> Sentence:
+    return Sentence("ok", "ok", _step(event), ": the provider told of a call that was taken for lost; it counts.")
+
+
 def _call_failed(event: Event, about: dict[str, Any]) -> Sentence:
     why = last_line(about.get("error") or about.get("reason") or "")
     return Sentence("bell", "bad", _step(event), f": a model call failed. {why}".rstrip())
@@ -204,6 +208,7 @@ SENTENCES: dict[str, Callable[[Event, dict[str, Any]], Sentence]] = {
     "retried": _retried,
     "budget": _budget,
     "call_unknown": _call_unknown,
+    "call_adopted": _call_adopted,
     "call_failed": _call_failed,
     "diverged": _diverged,
     "released": _released,

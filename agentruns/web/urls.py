@@ -4,6 +4,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from agentruns.web import approvals, health, orders, plans, run, runs, theme, workers
+from agentruns.web import health, orders, plans, run, runs, theme, webhooks, workers
 
 urlpatterns = [
     path("", runs.runs, name="runs"),
@@ -25,6 +26,7 @@ urlpatterns = [
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("theme", theme.switch, name="theme"),
+    path("webhooks/openai", webhooks.openai, name="webhook-openai"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
 ]

@@ -73,6 +73,8 @@ def is_silent(run: Run) -> bool:
 def _waiting(run: Run) -> Why:
     kind = run.waiting_for
     reason = visible(run.reason or "")
+    if kind == "model" and run.wake_at and reason:
+        return Why("idle", "It waits.", reason, run.wake_at)
     if kind == "model":
         return Why("run", "The model is at work on it.", "No process waits for it, so no restart loses anything.")
     if kind in NEEDS_A_PERSON:

@@ -13,7 +13,7 @@ from tests.web.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 # What an anonymous GET gets.
-OPEN = {"login": 200, "healthz": 200, "readyz": 503, "theme": 405}
+OPEN = {"login": 200, "healthz": 200, "readyz": 503, "theme": 405, "webhook-openai": 404}
 CLOSED = {
     "runs", "runs-live", "run", "run-live", "run-output", "run-cancel", "run-retry", "workers", "workers-live", "plans",
     "logout", "run-pause", "run-resume", "pause-all", "resume-all", "approvals", "run-say",
