@@ -178,7 +178,7 @@ class Asking:
             self.sending.begin(ask=call.ask + 1, maybe_twice=True)
 
     def wait_for_word_of(self, call: Call) -> None:
-        """Parks once for AGENT_UNKNOWN_SECONDS, if a webhook may yet bring what `call` never got: its id, and its answer.
+        """Parks once for AGENT_UNKNOWN_SECONDS, if a webhook may yet bring the id of `call`, and its answer.
 
         Providers announce background calls alone. After a person's "again" nobody waits.
         """

@@ -10,6 +10,7 @@ that the process stays small and a fault of ours cannot hide in both places at o
     request     what is refused at once              faults    failures on request
     state       one SQLite file                      prompt    what a request says, as text
     generation  what a response will be              response  what it is now, by the clock
+    courier     webhooks out
     script      scripted prose                       events    the same, as a stream
     shapes      scripted JSON                        tokens    counting, caching, prices
 """

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentruns.demo import MARK, PORT
 from agentruns.demo.api import Api, Options
+from agentruns.demo.courier import Courier
 from agentruns.demo.server import HOST, Server
 from agentruns.demo.state import State
 
@@ -23,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = options(arguments)
     try:
         server = open_server(asked)
+        courier = open_courier(asked, server)
     except CannotStart as error:
         print(f"demo model: {error}", file=sys.stderr)
         return 2
@@ -32,9 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
         if asked.parent:
             threading.Thread(target=follow, args=(asked.parent,), daemon=True).start()
         print(f"{MARK}: http://{HOST}:{server.server_port}/v1 (prices invented; state in {asked.state})", flush=True)
+        if courier:
+            courier.start()
         server.serve_forever()
     except Stop:
         server.server_close()
+        if courier and courier.is_alive():
+            courier.end()
         server.api.state.close()
     return 0
 
@@ -57,8 +63,13 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--stream-life", type=float, default=300, metavar="SECONDS", help="then no stream can be taken up"
     )
+    parser.add_argument("--webhook", metavar="URL", help="is told of each background response that has ended")
+    parser.add_argument("--webhook-secret", metavar="WHSEC", help="what these webhooks are signed with")
     parser.add_argument("--parent", type=int, metavar="PID", help="end when this process has ended")
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if bool(asked.webhook) != bool(asked.webhook_secret):
+        parser.error("--webhook and --webhook-secret go together")
+    return asked
 
 
 def speed(text: str) -> float:
@@ -91,6 +102,15 @@ def open_server(asked: argparse.Namespace) -> Server:
         return Server(asked.port, Api(state, behaviour))
     except (OSError, OverflowError) as error:
         raise CannotStart(f"cannot listen on {HOST}:{asked.port}: {error}. Choose another --port.") from None
+
+
+def open_courier(asked: argparse.Namespace, server: Server) -> Courier | None:
+    if not asked.webhook:
+        return None
+    try:
+        return Courier(server.api.state, asked.webhook, asked.webhook_secret)
+    except ValueError as error:
+        raise CannotStart(f"cannot send webhooks: {error}.") from None
 
 
 class Stop(BaseException):

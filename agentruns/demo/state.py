@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS post (
 CREATE TABLE IF NOT EXISTS prefix (digest BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fault (
     number INTEGER PRIMARY KEY AUTOINCREMENT, directive TEXT NOT NULL, word TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS webhook (
+    response_id TEXT PRIMARY KEY, tries INTEGER NOT NULL, next_at REAL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS struck (what TEXT PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -88,11 +90,32 @@ class State:
         found = self._responses(f"{where} LIMIT 1", value)
         return found[0] if found else None
 
-    def _responses(self, clause: str, *values: str) -> list[Response]:
+    def _responses(self, clause: str, *values: str | float) -> list[Response]:
         query = f"SELECT id, key, created_at, cancelled_at, deleted_at, rest FROM response {clause}"  # noqa: S608
         with self.lock:
             rows = self.db.execute(query, values).fetchall()
         return [Response.stored(*row[:5], **json.loads(row[5])) for row in rows]
+
+    # --- webhooks ---
+
+    def unannounced(self, now: float) -> list[Response]:
+        """Those whose end, when it comes, is to be told (again) now."""
+        told = "SELECT response_id FROM webhook WHERE next_at IS NULL OR next_at > ?"
+        return self._responses(f"WHERE id NOT IN ({told}) ORDER BY created_at", now)
+
+    def tries(self, response_id: str) -> int:
+        with self.lock:
+            row = self.db.execute("SELECT tries FROM webhook WHERE response_id = ?", (response_id,)).fetchone()
+        return row[0] if row else 0
+
+    def tried(self, response_id: str, next_at: float | None) -> None:
+        """Counts a try to tell of it; `next_at` None: no other is needed."""
+        with self.lock:
+            self.db.execute(
+                "INSERT INTO webhook VALUES (?, 1, ?) "
+                "ON CONFLICT (response_id) DO UPDATE SET tries = tries + 1, next_at = excluded.next_at",
+                (response_id, next_at),
+            )
 
     # --- posts: one row for each POST, never changed ---
 

@@ -1,4 +1,4 @@
-"""A call whose worker died before its id was stored: the provider's webhook brings the id, and nothing is paid twice."""
+"""A call whose worker died before its id was stored: a webhook brings the id, and nothing is paid twice."""
 
 from typing import Any
 
