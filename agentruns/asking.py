@@ -15,8 +15,7 @@ from agentruns.booking import booking_of
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import BadAnswer, Incomplete, MisusedContext, ModelError, Parked, ProviderTrouble, Refused
 from agentruns.exchange import is_policy
-from agentruns.models import Call
-from agentruns.models import Call, Step, Wait
+from agentruns.models import Call, Wait
 from agentruns.models.fields import Corrupt
 from agentruns.models.ledger import lose, settle
 from agentruns.models.moment import in_seconds, now

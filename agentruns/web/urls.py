@@ -3,8 +3,7 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
-from agentruns.web import approvals, health, orders, plans, run, runs, theme, workers
-from agentruns.web import health, orders, plans, run, runs, theme, webhooks, workers
+from agentruns.web import approvals, health, orders, plans, run, runs, theme, webhooks, workers
 
 urlpatterns = [
     path("", runs.runs, name="runs"),
