@@ -1,5 +1,6 @@
 """agentruns: long AI-agent tasks as durable jobs. The door: all that a plan's author needs."""
 
+from agentruns.agent import TurnsUsedUp, run_agent
 from agentruns.errors import (
     BadAnswer,
     Incomplete,
@@ -12,6 +13,7 @@ from agentruns.errors import (
     RetryLater,
 )
 from agentruns.plan import Plan, step
+from agentruns.tools import tool
 
 __all__ = [
     "BadAnswer",
@@ -24,6 +26,9 @@ __all__ = [
     "Refused",
     "Rejected",
     "RetryLater",
+    "TurnsUsedUp",
+    "run_agent",
     "step",
+    "tool",
 ]
 __version__ = "0.1.0"
