@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory
@@ -44,3 +45,20 @@ def written() -> int:
 def age(seconds: float) -> None:
     """The row was begun so many seconds ago."""
     assert IdempotencyKey.objects.update(created_at=in_seconds(-seconds)) == 1
+
+
+def left_at_work(view: Any) -> None:
+    """The row of a request whose process died in the view."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(request: HttpRequest) -> None:
+        raise Killed
+
+    desk = view.__wrapped__
+    before, desk.turn = desk.turn, die
+    with pytest.raises(Killed):
+        view(asking())
+    desk.turn, desk.runs = before, 0
+    assert IdempotencyKey.objects.get().state == "intent"
