@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import time
+from functools import cache
 from typing import Any
 
 from django.test import Client
@@ -42,8 +43,13 @@ def deliver(response_id: str, event_id: str = "wh_1", kind: str = "response.comp
 
 
 def post(body: bytes, sent: dict[str, str]) -> int:
-    client = Client(enforce_csrf_checks=True)
-    return client.post(URL, body, content_type="application/json", headers=sent).status_code
+    return client().post(URL, body, content_type="application/json", headers=sent).status_code
+
+
+@cache
+def client() -> Client:
+    """One for all, and for all threads, since nothing signs in: making one loads every middleware anew."""
+    return Client(enforce_csrf_checks=True)
 
 
 def stored() -> dict[str, str]:

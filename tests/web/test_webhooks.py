@@ -163,10 +163,10 @@ def test_a_flood_of_forged_ones_stores_nothing_and_does_not_ask_the_database(cal
     logging.getLogger("django.request").setLevel(logging.ERROR)
     try:
         with CaptureQueriesContext(connection) as asked:
-            answers = Counter(deliver(call.response_id, f"wh_{n}", secret=OTHER_SECRET) for n in range(1000))
+            answers = Counter(deliver(call.response_id, f"wh_{n}", secret=OTHER_SECRET) for n in range(300))
     finally:
         logging.getLogger("django.request").setLevel(logging.NOTSET)
-    assert answers == {401: 1000}
+    assert answers == {401: 300}
     assert len(asked) < 10  # the guard's look at the schema, once for all
     assert stored() == {}
     assert not is_due(call)
