@@ -76,6 +76,7 @@ def test_a_run_submitted_while_redis_is_down_is_kept_and_starts_when_it_is_back(
     assert system.until_ended(run_id)["status"] == "completed"
 
 
+@pytest.mark.once
 def test_a_flushed_redis_loses_nothing(system: System):
     import redis
 
@@ -102,6 +103,7 @@ def test_submit_wait_survives_a_restart_of_what_runs_the_job(system: System):
     assert "Completed" in said
 
 
+@pytest.mark.once
 def test_four_workers_a_clock_and_the_web_never_see_a_locked_database(system: System):
     system.start(workers=4, web=True)
     runs = [system.submit("report", f"Lighthouse number {n}") for n in range(8)]

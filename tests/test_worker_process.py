@@ -114,6 +114,7 @@ def test_a_second_signal_ends_worker_and_horse_at_once_and_the_run_is_due(trial,
     assert system.run(trial.run_id)["status"] == "queued"
 
 
+@pytest.mark.once
 def test_a_worker_outlives_redis_with_a_horse_at_work(trial, system):
     system.start(workers=1)
     trial.submit()
@@ -128,6 +129,7 @@ def test_a_worker_outlives_redis_with_a_horse_at_work(trial, system):
     assert system.processes["worker-1"].poll() is None
 
 
+@pytest.mark.once
 def test_what_was_submitted_without_redis_starts_when_it_is_back(system):
     system.start(workers=1)
     system.kill("redis")
@@ -137,6 +139,7 @@ def test_what_was_submitted_without_redis_starts_when_it_is_back(system):
     assert system.until_ended(run_id)["status"] == "completed"
 
 
+@pytest.mark.once
 def test_a_flushed_redis_costs_nothing_but_time(trial, system):
     system.start(workers=1)
     trial.submit()

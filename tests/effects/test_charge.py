@@ -6,7 +6,7 @@ import stripe
 from tests.effects import plans
 from tests.effects.conftest import DECLINED_CARD, GOOD_CARD, Doomed, Till
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 POINTS = ["intent-committed", "effect-done"]
 
 
@@ -33,7 +33,6 @@ def test_where_keys_are_ignored_a_repeat_is_a_second_charge(forgetful: Till, doo
     assert len(forgetful.taken(customer)) == 2
 
 
-@pytest.mark.once
 def test_the_keys_in_front_of_localstripe_are_kept_as_stripe_keeps_them(careful: Till):
     customer = careful.new_customer()
     ids = [plans.take_money(careful.url, customer, 100, key="k") for _ in range(2)]

@@ -6,7 +6,7 @@ from agentruns.models import Run
 from tests.effects import plans
 from tests.effects.conftest import Doomed, Office
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.mark.parametrize("point", ["intent-committed", "effect-done"])
