@@ -12,7 +12,7 @@ from agentruns import environment
 class AgentRunsConfig(AppConfig):
     name = "agentruns"
     verbose_name = "agentruns"
-    default_auto_field = "django.db.models.BigAutoField"
+    default_auto_field = "agentruns.models.fields.RowNumber"
 
     def ready(self) -> None:
         register(check_environment)

@@ -14,7 +14,7 @@ from agentruns.context import Context
 from agentruns.entry import checkpoint_row
 from agentruns.errors import MisusedContext
 from agentruns.execution import FINISHED, Execution, ending_of, has_attempt
-from agentruns.models import Attempt
+from agentruns.models.step import NewAttempt
 from agentruns.outcome import Outcome, attempt_of
 from agentruns.persist import in_transaction, leave_connection
 
@@ -60,7 +60,7 @@ class AtomicExecution(Execution):
         entry.authority.renewed(sent_at)
         return FINISHED
 
-    def run(self, ended: Attempt) -> None:
+    def run(self, ended: NewAttempt) -> None:
         """From the function's end to the commit's answer the heartbeat raises nothing in here: `inside` says so."""
         entry = self.entry
         ctx = AtomicContext(entry, entry.path, entry.step.retries)

@@ -1,7 +1,7 @@
 """The entry of one item of a map: what it shares with its siblings, and what is its own."""
 
 from agentruns.entry import Entry
-from agentruns.models import Step
+from agentruns.models.step import NewStep
 
 
 class Branch(Entry):
@@ -23,6 +23,6 @@ class Branch(Entry):
         """None: every item is started before any is waited for."""
         return 0.0
 
-    def unsaved(self) -> list[Step]:
+    def unsaved(self) -> list[NewStep]:
         """Rows that the item learned before it parked or failed."""
         return list(self.pending)

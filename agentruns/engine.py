@@ -17,6 +17,7 @@ from agentruns.errors import CancelAsked, DeadlinePassed, Draining, LeaseLost, P
 from agentruns.execution import Execution, Upcoming, has_attempt
 from agentruns.models import Attempt, Run, Step
 from agentruns.models.fields import Corrupt
+from agentruns.models.step import NewStep
 from agentruns.outcome import Outcome, attempt_of, described, pause_after, wait_for
 from agentruns.persist import is_passing, persist
 from agentruns.plan import Plan, plans
@@ -166,12 +167,13 @@ class Walk:
         persist(self.authority, write, lambda: has_attempt(self.run, ended))
         return outcome.kind
 
-    def unsaved(self) -> list[Step]:
+    def unsaved(self) -> list[NewStep]:
         """What was learned since the last commit. An exception may have struck between the two."""
         assert self.entry is not None
         pending = list(self.entry.pending)
         paths = [row.path for row in pending]
-        there = set(Step.objects.filter(run=self.run, path__in=paths).values_list("path", flat=True)) if paths else ()
+        under = Step.objects.filter(run=self.run, top=self.entry.path)
+        there = set(under.filter(path__in=paths).values_list("path", flat=True)) if paths else ()
         return [row for row in pending if row.path not in there]
 
     def wait_for(self, kind: str, reason: str, seconds: float | None = None) -> str:

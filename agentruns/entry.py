@@ -16,7 +16,7 @@ from agentruns import build, encoding, trust
 from agentruns.errors import DatabaseTrouble, Interruption, MisusedContext, Parked
 from agentruns.models import Body, Call, Grant, Run, Step, Wait
 from agentruns.models.fields import Corrupt
-from agentruns.models.step import seal_of
+from agentruns.models.step import NewStep, seal_of
 from agentruns.outcome import wait_for
 from agentruns.persist import in_transaction, is_passing, persist
 from agentruns.plan import Plan, StepFunction
@@ -59,7 +59,7 @@ class Entry:
         self.started_at = timezone.now()
         self.closed: Interruption | None = None
         self.inside = 0
-        self.pending: list[Step] = []
+        self.pending: list[NewStep] = []
         self.reads: set[str] = set()
         self.patience_ends: float | None = None
 
@@ -138,7 +138,7 @@ class Entry:
             self.stop_for(row, "its seal is another")
         return row
 
-    def learn(self, row: Step) -> None:
+    def learn(self, row: NewStep) -> None:
         """A finished sub-step whose value is safe elsewhere: its row goes into the next checkpoint."""
         self.pending.append(row)
         self.steps.add(row.path)
@@ -185,15 +185,13 @@ class Entry:
         reason = f"The stored output of step {row.path} cannot be read ({trouble}). Repair it, then retry."
         self.close(Parked(wait_for(row.path, "operator", reason=reason), reason=reason))
 
-    def checkpoint_part(self, row: Step, grant: Grant | None = None) -> None:
+    def checkpoint_part(self, row: NewStep, grant: Grant | None = None) -> None:
         """Keeps a finished sub-step, and whatever was learned before it, in one commit. `grant`: used up by it."""
         rows = [*self.pending, row]
         sent_at = monotonic()
         self.persist(
             lambda: self.run.checkpoint_part(rows, self.authority.lease, build.current(), grant),
-            lambda: Step.objects.filter(
-                run=self.run, path=row.path, started_at=row.started_at, finished_at=row.finished_at
-            ).exists(),
+            lambda: Step.at(self.run, row.path).filter(started_at=row.started_at, finished_at=row.finished_at).exists(),
         )
         self.pending.clear()
         self.authority.renewed(sent_at)
@@ -204,15 +202,14 @@ class Entry:
         persist(self.authority, write, landed)
 
 
-def checkpoint_row(entry: Entry, path: str, kind: str, value: Any, labels: set[str], began: datetime) -> Step:
+def checkpoint_row(entry: Entry, path: str, kind: str, value: Any, labels: set[str], began: datetime) -> NewStep:
     """The Step of a finished path, not yet written. Raises NotStorable for what JSON cannot keep."""
     text = encoding.dumps(value, exact=True)
     body, said = Body.beside(text), trust.written(labels)
     stored = {"labels": encoding.dumps(said)} | ({} if body or value is None else {"output": text})
-    row = Step(
-        run=entry.run, path=path, top=entry.path, kind=kind, output=None if body else value, body=body, labels=said,
-        reads=sorted(entry.reads) if kind == "step" else [], started_at=began, finished_at=timezone.now(),
+    return NewStep(
+        run_id=entry.run.pk, path=path, top=entry.path, kind=kind, output=None if body else value, body=body,
+        labels=said, reads=sorted(entry.reads) if kind == "step" else [], started_at=began,
+        finished_at=timezone.now(), prepared=stored,
         seal=seal_of(path, kind, stored.get("output"), body.sha256 if body else None, stored["labels"]),
     )  # fmt: skip
-    row.prepared = stored
-    return row

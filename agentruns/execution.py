@@ -10,7 +10,8 @@ from agentruns import build
 from agentruns.context import Context
 from agentruns.entry import Entry, checkpoint_row
 from agentruns.errors import Interruption, MisusedContext, StepTimeout
-from agentruns.models import Attempt, Run, Step
+from agentruns.models import Attempt, Run
+from agentruns.models.step import NewAttempt, NewStep
 from agentruns.outcome import Outcome, attempt_of, of_failure, of_interruption
 from agentruns.persist import in_transaction, leave_connection, persist
 
@@ -36,7 +37,7 @@ class Execution:
         entry = self.entry
         ctx = Context(entry, entry.path, entry.step.retries)
         error: BaseException | None = None
-        row: Step | None = None
+        row: NewStep | None = None
         try:
             with entry.authority.limited(entry, entry.step.timeout):
                 value = entry.step.fn(ctx)
@@ -56,7 +57,7 @@ class Execution:
         self.checkpoint(row)
         return FINISHED
 
-    def checkpoint(self, row: Step) -> None:
+    def checkpoint(self, row: NewStep) -> None:
         """The step is finished: its row, its attempt, and the next step, in one commit."""
         ended = attempt_of(self.entry, FINISHED)
         rows = [*self.entry.pending, row]
@@ -64,7 +65,7 @@ class Execution:
         persist(self.entry.authority, lambda: self.write(rows, ended), lambda: has_attempt(self.entry.run, ended))
         self.entry.authority.renewed(sent_at)
 
-    def write(self, rows: list[Step], ended: Attempt) -> None:
+    def write(self, rows: list[NewStep], ended: NewAttempt) -> None:
         entry, upcoming = self.entry, self.upcoming
         entry.run.checkpoint(rows, ended, upcoming.path, upcoming.number, entry.authority.lease, build.current())
 
@@ -94,7 +95,7 @@ def failed(entry: Entry, error: BaseException) -> Outcome:
     return of_failure(error, path=entry.path, failures=entry.run.failures, retries=entry.step.retries)
 
 
-def has_attempt(run: Run, ended: Attempt) -> bool:
+def has_attempt(run: Run, ended: NewAttempt) -> bool:
     """Mine: one of the same number that a rescue wrote has another outcome."""
     mine = Attempt.objects.filter(run=run, path=ended.path, number=ended.number, outcome=ended.outcome)
     return mine.exists()

@@ -19,8 +19,8 @@ from agentruns.errors import (
     RetryLater,
     SliceOver,
 )
-from agentruns.models import Attempt, Wait
-from agentruns.models.moment import now
+from agentruns.models import Wait
+from agentruns.models.step import NewAttempt
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 300.0
 
@@ -94,12 +94,12 @@ def wait_for(path: str, kind: str, *, seconds: float | None = None, reason: str 
     return wait
 
 
-def attempt_of(entry: Any, outcome: Outcome) -> Attempt:
-    """The row of the execution that `entry` was; its end is by the database's clock, when it is written."""
+def attempt_of(entry: Any, outcome: Outcome) -> NewAttempt:
+    """The row of the execution that `entry` was."""
     error = outcome.error
-    return Attempt(
-        run=entry.run, path=entry.path, number=entry.number, worker=entry.run.worker, build=build.current(),
-        started_at=entry.started_at, ended_at=now(), outcome=outcome.of_attempt, cause=outcome.cause,
+    return NewAttempt(
+        run_id=entry.run.pk, path=entry.path, number=entry.number, worker=entry.run.worker, build=build.current(),
+        started_at=entry.started_at, outcome=outcome.of_attempt, cause=outcome.cause,
         error=described(error)[:2000] if error else "", traceback=traced(error) if error else "",
     )  # fmt: skip
 

@@ -59,7 +59,7 @@ def due_calls() -> list[Any]:
 
 def unwanted() -> ExpressionWrapper:
     """Nobody will take its answer: its run has ended, or another try of the ask was answered first."""
-    taken_already = Step.objects.filter(run=OuterRef("run"), path=OuterRef("path"))
+    taken_already = Step.objects.filter(run=OuterRef("run"), top=OuterRef("top"), path=OuterRef("path"))
     return ExpressionWrapper(Q(run__status__in=ENDED) | Exists(taken_already), output_field=BooleanField())
 
 

@@ -39,7 +39,7 @@ class Finished(NamedTuple):
 
     @classmethod
     def at(cls, run: Run, path: str) -> Self:
-        (row,) = cls.of(Step.objects.filter(run=run, path=path))
+        (row,) = cls.of(Step.at(run, path))
         return row
 
     @property

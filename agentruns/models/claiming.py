@@ -12,7 +12,7 @@ from agentruns.errors import LeaseLost
 from agentruns.models.halt import Halt
 from agentruns.models.moment import in_seconds, now
 from agentruns.models.status import Status
-from agentruns.models.step import Attempt
+from agentruns.models.step import Attempt, NewAttempt
 from agentruns.models.trait import Trait
 
 # A step that takes its worker with it so often in a row, with nothing new committed, is not tried again by itself.
@@ -92,13 +92,13 @@ class Claiming(Trait):
 
         def keep(self, steps: Iterable[Any]) -> None: ...
 
-        def book(self, ended: Attempt | None) -> None: ...
+        def book(self, ended: NewAttempt | None) -> None: ...
 
         def obey_cancel(self) -> bool: ...
 
         def obey_pause(self) -> bool: ...
 
-    def release(self, ended: Attempt | None = None, *, cause: str = "", steps: Iterable[Any] = ()) -> None:
+    def release(self, ended: NewAttempt | None = None, *, cause: str = "", steps: Iterable[Any] = ()) -> None:
         """Gives the run back, due at once. `ended`: the attempt that was cut off, if one was begun; without one the
         step at work counts as not entered. A cancel that was asked meanwhile ends the run. Raises LeaseLost."""
         entered: dict[str, Any] = {} if ended else {"at_number": F("at_number") - 1}

@@ -1,4 +1,4 @@
-"""A field for any JSON value: stored as ASCII text, the same on both databases, decoded when read."""
+"""Fields: any JSON value as ASCII text, the same on both databases, decoded when read; and the rows' own numbers."""
 
 from typing import Any
 
@@ -47,3 +47,11 @@ class EncodedField(models.TextField):
 
     def value_to_string(self, obj: Any) -> str:
         return encoding.dumps(self.value_from_object(obj))
+
+
+class RowNumber(models.BigAutoField):
+    """A row's number, given by the database. Without SQLite's AUTOINCREMENT, which keeps the numbers of deleted rows
+    from coming back by a table that is written with each row: one page more in every commit."""
+
+    def db_type_suffix(self, connection: Any) -> str | None:
+        return None if connection.vendor == "sqlite" else super().db_type_suffix(connection)

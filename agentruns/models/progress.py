@@ -13,7 +13,7 @@ from agentruns.models.body import Body
 from agentruns.models.moment import in_seconds, now
 from agentruns.models.prepared import Insert, Slot, Update
 from agentruns.models.status import Status
-from agentruns.models.step import Attempt, Step
+from agentruns.models.step import Attempt, NewAttempt, NewStep, Step
 from agentruns.models.trait import Trait
 from agentruns.models.wait import FAN_OUT_SECONDS, KINDS, Grant, Wait
 
@@ -43,32 +43,28 @@ class Progress(Trait):
         """Moves `at` to the top-level step `path`: when the code's next step is not the one that was expected."""
         self.change_held(at_path=path, at_number=number, at_since=now(), failures=0, build=build, **MOVED)
 
-    def keep(self, steps: Iterable[Step]) -> None:
-        """Inserts checkpoints; part of the caller's transaction, after its conditional write.
-
-        Without the ids of an earlier try that was rolled back: SQLite has given those to others by now.
-        """
+    def keep(self, steps: Iterable[NewStep]) -> None:
+        """Inserts checkpoints; part of the caller's transaction, after its conditional write."""
         if rows := list(steps):
             with connection.cursor() as cursor:
                 self._keep(cursor, rows)
 
     @staticmethod
-    def _keep(cursor: Any, rows: list[Step]) -> None:
+    def _keep(cursor: Any, rows: list[NewStep]) -> None:
         if bodies := [row.body for row in rows if row.body is not None]:
             Body.store(bodies)
             crash.point("body-written")
         for row in rows:
-            row.pk = None
             inserting(Step).execute(cursor, row)
 
     @staticmethod
-    def book(ended: Attempt | None) -> None:
+    def book(ended: NewAttempt | None) -> None:
         """Inserts the attempt that ended; part of the caller's transaction, after its conditional write."""
         if ended is not None:
             with connection.cursor() as cursor:
                 inserting(Attempt, timed="ended_at").execute(cursor, ended)
 
-    def checkpoint_part(self, steps: Sequence[Step], lease: float, build: str, grant: Grant | None = None) -> None:
+    def checkpoint_part(self, steps: Sequence[NewStep], lease: float, build: str, grant: Grant | None = None) -> None:
         """A sub-step is finished: it and what it learned are kept, the lease goes on. `grant`: used up by it."""
         with transaction.atomic(), connection.cursor() as cursor:
             self._advance(cursor, advancing(type(self), lease, entering=False), build=build)
@@ -79,7 +75,7 @@ class Progress(Trait):
         crash.point("checkpointed")
 
     def checkpoint(
-        self, steps: Sequence[Step], ended: Attempt, upcoming: str | None, number: int, lease: float, build: str
+        self, steps: Sequence[NewStep], ended: NewAttempt, upcoming: str | None, number: int, lease: float, build: str
     ) -> None:
         """A top-level step is finished: its row, its attempt, the next step as `at`, the lease, in one commit.
 
@@ -97,7 +93,7 @@ class Progress(Trait):
             if crash.ARMED:
                 transaction.on_commit(lambda: crash.point("checkpointed"))
 
-    def _checkpoint_last(self, steps: Sequence[Step], ended: Attempt, build: str) -> None:
+    def _checkpoint_last(self, steps: Sequence[NewStep], ended: NewAttempt, build: str) -> None:
         """The run is completed by this."""
         with transaction.atomic():
             self.change_held(
@@ -128,8 +124,8 @@ class Progress(Trait):
     def park(
         self,
         waits: Sequence[Wait],
-        ended: Attempt | None,
-        steps: Sequence[Step] = (),
+        ended: NewAttempt | None,
+        steps: Sequence[NewStep] = (),
         *,
         failed: bool = False,
         reason: str = "",
@@ -154,7 +150,7 @@ class Progress(Trait):
             if not (self.obey_cancel() or self.obey_pause()):
                 self.settle_waiting(reason)
 
-    def _record_parked(self, waits: Sequence[Wait], ended: Attempt | None, reason: str) -> None:
+    def _record_parked(self, waits: Sequence[Wait], ended: NewAttempt | None, reason: str) -> None:
         if ended is not None and ended.outcome == "failed":
             self.record("retrying", path=ended.path, error=str(ended.error)[:300], number=ended.number)
         elif ended is not None and ended.outcome == "interrupted":
@@ -194,7 +190,7 @@ class Progress(Trait):
             due = in_seconds(FAN_OUT_SECONDS)
         self.rows().filter(pk=self.pk).update(waiting_for=kind, wake_at=due, reason=reason)
 
-    def fail(self, ended: Attempt | None, reason: str, steps: Sequence[Step] = ()) -> None:
+    def fail(self, ended: NewAttempt | None, reason: str, steps: Sequence[NewStep] = ()) -> None:
         """The step at work failed for good; a person may retry the run."""
         with transaction.atomic():
             self.change_held(status=Status.FAILED, reason=reason, ended_at=now(), **NO_CLAIM)
@@ -202,7 +198,7 @@ class Progress(Trait):
             self.book(ended)
             self.record("failed", path=ended.path if ended else "", error=reason[:300])
 
-    def stop(self, ended: Attempt | None, steps: Sequence[Step] = ()) -> None:
+    def stop(self, ended: NewAttempt | None, steps: Sequence[NewStep] = ()) -> None:
         """A cancel that was asked for is obeyed by the worker."""
         with transaction.atomic():
             self.change_held(status=Status.CANCELLED, reason="cancelled", ended_at=now(), **NO_CLAIM)

@@ -1,10 +1,11 @@
 """Checkpoints, and the executions that led to them."""
 
 import hashlib
-from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from django.db import models
 
@@ -32,18 +33,21 @@ class Step(models.Model):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField()
 
-    # Columns that are in the database's form already, by name; see prepared.py.
-    prepared: Mapping[str, Any] = MappingProxyType({})
-
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "path"], name="step_once")]
+        # One index for both questions: is this path finished, and what is under this top-level step. `top` follows from
+        # `path`, so that a path is unique in its run. See `at`.
+        constraints = [models.UniqueConstraint(fields=["run", "top", "path"], name="step_once")]
         indexes = [
-            models.Index(fields=["run", "top", "path"], name="step_by_top"),
             models.Index(fields=["body"], condition=models.Q(body__isnull=False), name="step_by_body"),
         ]
 
     def __str__(self) -> str:
         return self.path
+
+    @classmethod
+    def at(cls, run: Any, path: str) -> models.QuerySet["Step"]:
+        """The row at `path`, or none. The index is by `top` first: by path alone all rows of the run are read."""
+        return cls.objects.filter(run=run, top=path.partition("/")[0], path=path)
 
     def value(self) -> Any:
         """The output, from its own row or from its body; Corrupt when that is gone, or is not what was stored."""
@@ -54,6 +58,28 @@ class Step(models.Model):
         except Body.DoesNotExist:
             body = None
         return body.value() if body else Corrupt("", f"its body {self.body_id[:12]} is gone")
+
+
+@dataclass(eq=False)
+class NewStep:
+    """A Step that is not written yet. A plain object: one of the model takes as long to make as its row to write."""
+
+    run_id: UUID
+    path: str
+    top: str
+    kind: str
+    output: Any
+    body: Body | None
+    labels: list[str]
+    reads: list[str]
+    seal: str
+    started_at: datetime
+    finished_at: datetime
+    # Columns that are in the database's form already, by name; see prepared.py.
+    prepared: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.body_id = self.body and self.body.sha256
 
 
 def seal_of(path: str, kind: str, output: str | None, body: str | None, labels: str) -> str:
@@ -97,3 +123,19 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.path} #{self.number} {self.outcome}"
+
+
+@dataclass(eq=False)
+class NewAttempt:
+    """An Attempt that is not written yet: its end is the database's time when it is."""
+
+    run_id: UUID
+    path: str
+    number: int
+    worker: str
+    build: str
+    started_at: datetime
+    outcome: str
+    cause: str
+    error: str
+    traceback: str

@@ -49,7 +49,7 @@ class Output:
 
 def output_of(run: Run, path: str) -> Output | None:
     """What the finished step at `path` gave, or None while there is no such step."""
-    row = Step.objects.filter(run=run, path=path).values_list("output", "body_id").first()
+    row = Step.at(run, path).values_list("output", "body_id").first()
     if row is None:
         return None
     value, body = row

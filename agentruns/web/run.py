@@ -34,7 +34,7 @@ def run_live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def run_output(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """A step's whole output as a text file: saved, never shown as a page of ours."""
     found = get_object_or_404(seen_by(request), pk=run_id)
-    step = Step.objects.filter(run=found, path=request.GET.get("step", "")).select_related("body").first()
+    step = Step.at(found, request.GET.get("step", "")).select_related("body").first()
     if step is None:
         raise Http404
     name = f"{found.short_id}-{step.path.replace('/', '-').replace(':', '-')}.txt"
