@@ -17,6 +17,7 @@ from agentruns import build, queues
 from agentruns.adoption import adopt_announced
 from agentruns.models import Halt, Process, Run, Status
 from agentruns.models.moment import in_seconds, now
+from agentruns.notifying import send_due
 from agentruns.polling import cancel_orphans, lose_orphans, poll_calls
 
 log = logging.getLogger(__name__)
@@ -29,10 +30,11 @@ OBEY_SECONDS = 30.0  # for a cancel; then it is done by force
 
 
 def run(stop: threading.Event) -> None:
-    """Ticks until `stop` is set; what talks to providers on a thread of its own: one that hangs must not keep dead
-    workers' runs from being given back."""
+    """Ticks until `stop` is set. What talks to providers, and what tells people, has its own thread: one that hangs
+    must not keep dead workers' runs from being given back."""
     clock = Clock(f"clock-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
-    threading.Thread(target=repeat, args=(stop, clock.listen), name="listening", daemon=True).start()
+    for name, rounds in (("listening", clock.listen), ("telling", clock.send)):
+        threading.Thread(target=repeat, args=(stop, rounds), name=name, daemon=True).start()
     repeat(stop, clock.tick)
     clock.end()
 
@@ -84,6 +86,7 @@ class Clock:
 
     TICKED = (Run.wake_due, Run.wake_for_slots, Run.wake_priced, rescue_expired, end_unruly, lose_orphans, sweep)
     LISTENED = (cancel_orphans, adopt_announced, poll_calls)
+    TOLD = (send_due,)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -100,9 +103,14 @@ class Clock:
         for chore in self.LISTENED:
             self.do(chore)
 
+    def send(self) -> None:
+        """One round of what people are told."""
+        for chore in self.TOLD:
+            self.do(chore)
+
     def do_chores(self) -> None:
         """All of them, once."""
-        for chore in (*self.TICKED, *self.LISTENED):
+        for chore in (*self.TICKED, *self.LISTENED, *self.TOLD):
             self.do(chore)
 
     def do(self, chore: Callable[[], object]) -> None:

@@ -6,7 +6,8 @@ Settings are read once, here, when Django loads them; nothing else of agentruns 
 import base64
 import os
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 
 class Problem(NamedTuple):
@@ -84,6 +85,37 @@ def usd(name: str, default: Decimal | None) -> Decimal | None:
     if amount.is_finite() and 0 < amount < 10**9:
         return amount
     refuse(name, f"{name} is {value!r}.", f"Set {name} to an amount in USD above 0, such as {name}=5.00.")
+    return default
+
+
+NO_MAIL = {"default": {"BACKEND": "django.core.mail.backends.dummy.EmailBackend"}}
+MAIL_SCHEMES = {"smtp": (25, {}), "smtp+tls": (587, {"use_tls": True}), "smtps": (465, {"use_ssl": True})}
+
+
+def mailers(name: str) -> dict[str, Any]:
+    """`smtp+tls://user:password@host:587` as Django's MAILERS. Never quoted: it has a password."""
+    try:
+        parts = urlsplit(text(name))
+        port, options = MAIL_SCHEMES[parts.scheme] if text(name) else (0, {})
+        host, port = parts.hostname or "", parts.port or port
+    except (ValueError, KeyError):
+        host, port, options = "", 1, {}
+    if not port:
+        return NO_MAIL
+    if not host:
+        refuse(name, f"{name} is no address of a mail server.", f"Set {name}=smtp+tls://user:password@host:587.")
+        return NO_MAIL
+    known = {"username": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+    return {"default": {"OPTIONS": {"host": host, "port": port, "timeout": 10, **known, **options}}}
+
+
+def web_address(name: str, default: str) -> str:
+    """Scheme and host, without a slash at the end."""
+    value = text(name, default).rstrip("/")
+    parts = urlsplit(value)
+    if parts.scheme in {"http", "https"} and parts.hostname and not parts.query and not parts.fragment:
+        return value
+    refuse(name, f"{name} is {value!r}.", f"Set {name} to where people reach the pages, such as https://runs.example.")
     return default
 
 

@@ -170,6 +170,12 @@ RQ_QUEUES = {"agentruns": {"URL": REDIS_URL, "DEFAULT_TIMEOUT": 3600, "SERIALIZE
 RQ = {"COMMIT_MODE": "auto"}  # we ring after the commit ourselves, so that Redis down never fails a request
 RQ_SHOW_ADMIN_LINK = False
 
+# Notifications. Without EMAIL_URL no mail is sent, and the form offers none.
+EMAIL_URL = env.text("EMAIL_URL")
+MAILERS = env.mailers("EMAIL_URL")
+AGENT_MAIL_FROM = env.text("AGENT_MAIL_FROM", "agentruns@localhost")
+AGENT_URL = env.web_address("AGENT_URL", "http://127.0.0.1:8000")  # where its links lead
+
 AGENT_MODEL = env.text("AGENT_MODEL")
 OPENAI_API_KEY = env.text("OPENAI_API_KEY")
 OPENAI_BASE_URL = env.text("OPENAI_BASE_URL")

@@ -18,8 +18,11 @@
     pump.timer = setTimeout(() => fire(region), ms * jitter());
   };
 
+  // A hidden page asks for nothing, unless its reader wants to be told (notify.js): then as slowly as it ever does.
+  const tells = () => document.documentElement.hasAttribute('data-tells');
+
   const fire = (region) => {
-    if (!region.isConnected || !region.dataset.live || document.hidden) return;
+    if (!region.isConnected || !region.dataset.live || (document.hidden && !tells())) return;
     const pump = pumpOf(region);
     if (pump.busy) return;
     pump.busy = true;
@@ -29,7 +32,10 @@
   const scan = () => regions().forEach((region) => { if (!pumps.has(region)) arm(region, base(region)); });
 
   const wake = () => {
-    if (document.hidden) return;
+    if (document.hidden) {
+      if (tells()) regions().forEach((region) => arm(region, cap(region)));
+      return;
+    }
     regions().forEach((region) => {
       const pump = pumpOf(region);
       pump.wait = base(region);
@@ -50,7 +56,7 @@
     pump.wait = status === 200 ? base(region) : Math.min(pump.wait * growth, cap(region));
     const asked = Number(response?.headers?.get('Retry-After') ?? 0) * 1000;
     reached(status === 200 || status === 304, response);
-    if (region.dataset.live) arm(region, Math.max(pump.wait, asked));
+    if (region.dataset.live) arm(region, Math.max(document.hidden ? cap(region) : pump.wait, asked));
   });
 
   // The bar that says so when the server is away: what is shown stays, with its time.

@@ -61,7 +61,7 @@ def test_every_page_of_every_table_opens(admin_client, a_full_run):
     Day.objects.create(date="2026-01-01")
     index = admin_client.get("/admin/").content.decode()
     lists = sorted(set(re.findall(r'href="(/admin/agentruns/[a-z]+/)"', index)))
-    assert len(lists) == 13, lists
+    assert len(lists) == 15, lists
     for address in lists:
         page = admin_client.get(address)
         assert page.status_code == 200, address

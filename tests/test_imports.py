@@ -17,7 +17,7 @@ LAYERS = [
     {"admin", "supervision", "templatetags"},
     {"web", "receiving"},
     {"worker", "clock"},
-    {"engine", "heartbeat", "polling", "adoption"},
+    {"engine", "heartbeat", "polling", "adoption", "notifying"},
     {"atomic"},
     {"execution"},
     {"context"},
@@ -34,7 +34,7 @@ LAYERS = [
     {"agent"},
     {"tools"},
     {"plan", "pricing", "queues", "exchange", "wire", "trust"},
-    {"crash", "encoding", "environment", "sqlite", "tether"},
+    {"crash", "encoding", "environment", "signing", "sqlite", "tether"},
     {"errors"},
 ]
 LEVELS = {room: number for number, layer in enumerate(LAYERS) for room in layer}
@@ -56,6 +56,7 @@ WORK_SIDE = {
     "prior",
     "polling",
     "adoption",
+    "notifying",
     "booking",
     "entry",
     "outcome",

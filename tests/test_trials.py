@@ -15,8 +15,8 @@ pytestmark = pytest.mark.once
 @pytest.mark.parametrize(
     ("faults", "database", "trials"),
     [
-        ("F1", "sqlite", 17),
-        ("F1", "postgresql", 17),
+        ("F1", "sqlite", 18),
+        ("F1", "postgresql", 18),
         ("F2,F3,F17,F21", "sqlite", 3),
         ("F5", "sqlite", 6),
         ("F11", "sqlite", 6),

@@ -2,9 +2,9 @@
 
 from django.contrib import admin
 
-from agentruns.admin import money, rows, runs
+from agentruns.admin import hooks, money, rows, runs
 
-__all__ = ["money", "rows", "runs"]
+__all__ = ["hooks", "money", "rows", "runs"]
 
 admin.site.site_header = "agentruns"
 admin.site.site_title = "agentruns admin"

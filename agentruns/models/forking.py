@@ -32,7 +32,7 @@ class Forking(Trait):
         fork = type(self)(
             plan=run.plan, title=run.title, task=run.task, params=run.params, model=run.model, owner=by or run.owner,
             priority=run.priority, budget=budget or run.budget, forked_from=run, at_path=upcoming,
-            submission_key=uuid.uuid4().hex, created_at=now(), enqueued_at=now(),
+            submission_key=uuid.uuid4().hex, created_at=now(), enqueued_at=now(), notify=run.notify,
         )  # fmt: skip
         with transaction.atomic():
             fork.save(force_insert=True)

@@ -140,6 +140,8 @@ class Ledger(Trait):
         """Rewrites the run's cached totals from its ledger rows; in each transaction that changes one."""
         totals = sums(Call.objects.filter(run_id=self.pk))
         self.rows().filter(pk=self.pk).update(version=F("version") + 1, **totals)
+        run: Any = self
+        run.tell_of_budget(totals["spent"] + totals["unknown"])
 
 
 def sums(calls: Any) -> dict[str, Decimal]:

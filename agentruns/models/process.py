@@ -2,7 +2,6 @@
 
 from django.db import models
 
-from agentruns.models.fields import EncodedField
 from agentruns.models.moment import in_seconds, now
 
 # A process that has not been seen for so long (seconds) is taken for dead by pages and warnings.
@@ -56,22 +55,3 @@ class Process(models.Model):
     @classmethod
     def living(cls, kind: str) -> models.QuerySet["Process"]:
         return cls.objects.filter(kind=kind, stopped_at=None, seen_at__gt=in_seconds(-SILENT_SECONDS))
-
-
-class Outbox(models.Model):
-    """A notification to send, written in the transaction that it tells about."""
-
-    run = models.ForeignKey("agentruns.Run", models.CASCADE, related_name="notifications")
-    kind = models.CharField(max_length=24)
-    channel = models.CharField(max_length=12)
-    payload = EncodedField(default=dict)
-    created_at = models.DateTimeField()
-    send_at = models.DateTimeField(db_index=True)
-    sent_at = models.DateTimeField(null=True)
-    tries = models.PositiveIntegerField(default=0)
-
-    class Meta:
-        verbose_name_plural = "outbox"
-
-    def __str__(self) -> str:
-        return f"{self.kind} by {self.channel}"

@@ -11,6 +11,7 @@ from agentruns import crash
 from agentruns.errors import LeaseLost
 from agentruns.models.body import Body
 from agentruns.models.moment import in_seconds, now
+from agentruns.models.outbox import FOR_PEOPLE, NEEDS_YOU
 from agentruns.models.prepared import Insert, Slot, Update
 from agentruns.models.status import Status
 from agentruns.models.step import Attempt, NewAttempt, NewStep, Step
@@ -38,6 +39,8 @@ class Progress(Trait):
         def obey_cancel(self) -> bool: ...
 
         def obey_pause(self) -> bool: ...
+
+        def tell(self, kind: str, occasion: str, *, path: str = "", reason: str = "", wait: str = "") -> None: ...
 
     def enter(self, path: str, number: int, build: str) -> None:
         """Moves `at` to the top-level step `path`: when the code's next step is not the one that was expected."""
@@ -145,7 +148,7 @@ class Progress(Trait):
             self.keep(steps)
             self.book(ended)
             for wait in waits:
-                self._open(wait)
+                self._open(wait, reason)
             self._record_parked(waits, ended, reason)
             if not (self.obey_cancel() or self.obey_pause()):
                 self.settle_waiting(reason)
@@ -158,13 +161,13 @@ class Progress(Trait):
         elif waits and waits[0].kind in {"operator", "approval", "effect", "budget", "price", "code", "provider"}:
             self.record("waiting", path=waits[0].path, wait=waits[0].kind, reason=reason)
 
-    def _open(self, wait: Wait) -> None:
+    def _open(self, wait: Wait, reason: str) -> None:
         seconds = getattr(wait, "seconds", None)
         here = Wait.objects.filter(run_id=self.pk, path=wait.path, closed_at=None)
         # Of an earlier entry, when something else woke the run: it waits for something else, or for more, by now.
         other = ~Q(kind=wait.kind) | ~Q(payload_sha256=wait.payload_sha256) | Q(kind__in=("retry", "budget", "price"))
         here.filter(other).update(closed_at=now())
-        Wait.objects.get_or_create(
+        opened, is_new = Wait.objects.get_or_create(
             run_id=self.pk,
             path=wait.path,
             closed_at=None,
@@ -176,6 +179,8 @@ class Progress(Trait):
                 "until": wait.until if seconds is None else in_seconds(seconds),
             },
         )
+        if is_new and wait.kind in FOR_PEOPLE:
+            self.tell(NEEDS_YOU, f"{opened.pk}", path=wait.path, reason=reason, wait=wait.kind)
 
     def settle_waiting(self, reason: str) -> None:
         """Names what the run waits for and when the clock wakes it; wakes it at once if nothing is left to wait for."""

@@ -10,6 +10,7 @@ settle ................................ settling.py    (people)
 approve, reject, answer ............... granting.py    (people)
 fork .................................. forking.py     (people)
 intend, submitted, settle ............. ledger.py      (calls; facts come from whoever learns them)
+tell .................................. telling.py     (what people want to know, into the outbox)
 """
 
 import re
@@ -28,11 +29,13 @@ from agentruns.models.granting import Granting
 from agentruns.models.ledger import Ledger
 from agentruns.models.moment import now
 from agentruns.models.orders import Orders
+from agentruns.models.outbox import COMPLETED, FAILED
 from agentruns.models.pausing import Pausing
 from agentruns.models.progress import Progress
 from agentruns.models.settling import Settling
 from agentruns.models.status import FINAL, Status
 from agentruns.models.submission import Submission
+from agentruns.models.telling import Telling
 from agentruns.models.wait import KINDS
 from agentruns.models.waking import Waking
 
@@ -57,7 +60,9 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self if user.is_staff else self.filter(owner=user)
 
 
-class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Granting, Forking, Ledger, models.Model):
+class Run(
+    Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Granting, Forking, Telling, Ledger, models.Model
+):
     """One task, durable: everything it did stands in Step, Attempt, Call, Wait and Event rows that point here."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -96,6 +101,7 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Gra
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     forked_from = models.ForeignKey("self", models.SET_NULL, null=True, related_name="forks")
+    notify = EncodedField(default=list, help_text="How its owner wants to be told of it: mail, or not at all.")
     submission_key = models.CharField(max_length=200, blank=True)
     version = models.BigIntegerField(default=1, help_text="Grows with every visible change: cursor and poll tag.")
 
@@ -157,3 +163,5 @@ class Run(Submission, Claiming, Progress, Waking, Orders, Pausing, Settling, Gra
         """Adds an Event under the version that this transaction has just made."""
         version = type(self).objects.values_list("version", flat=True).get(pk=self.pk)
         Event.objects.create(run_id=self.pk, version=version, kind=kind, at=now(), path=path, by=by, about=about)
+        if kind in (FAILED, COMPLETED):
+            self.tell(kind, f"{version}", path=path, reason=str(about.get("error", "")))

@@ -1,6 +1,7 @@
 """How a run begins: checked input, one row, one key; the same key twice is the same run."""
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
@@ -14,6 +15,7 @@ from agentruns.errors import Refusal
 from agentruns.models.key import IdempotencyKey
 from agentruns.models.moment import now
 from agentruns.models.provider import Price
+from agentruns.models.telling import checked_notify
 from agentruns.models.trait import Trait
 from agentruns.plan import plans
 
@@ -129,11 +131,13 @@ class Submission(Trait):
         owner: Any = None,
         priority: int = 0,
         minutes: float | None = None,
+        notify: Iterable[str] = (),
     ) -> Self:
         """Starts a run of `plan`, committed before it is rung for; returns it.
 
         `budget`: USD, default the plan's, else AGENT_BUDGET_USD. `key`: the same key of the same owner with the same
-        plan, task, params and model returns the run that it started. `minutes`: time limit. Raises Refusal (a subclass
+        plan, task, params and model returns the run that it started. `minutes`: time limit. `notify`: "mail" tells its
+        owner when it needs a person, fails, is completed, or has spent 80 % of its budget. Raises Refusal (a subclass
         for an unknown plan or price) with a sentence for the person; nothing is stored then.
         """
         declared = plans.get(plan)
@@ -142,8 +146,8 @@ class Submission(Trait):
         run = cls(
             plan=declared.name, title=title_of(task), task=task, params=params, owner=owner, priority=priority,
             model=checked_model(model or default_model()), submission_key=checked_key(key),
-            deadline_at=deadline_in(minutes), budget=amount, at_path=declared.names[0],
-            created_at=now(), enqueued_at=now(),
+            deadline_at=deadline_in(minutes), budget=amount, notify=checked_notify(notify, owner),
+            at_path=declared.names[0], created_at=now(), enqueued_at=now(),
         )  # fmt: skip
         return run._insert_once()
 

@@ -29,11 +29,13 @@ def posts(home: Home, workers: int, listener: int) -> list[Post]:
     return found
 
 
-def environment(home: Home) -> dict[str, str]:
+def environment(home: Home, address: str) -> dict[str, str]:
     """What children find in theirs beside ours."""
     found = {"PYTHONUNBUFFERED": "1"}
     if not os.environ.get("REDIS_URL"):
         found["REDIS_URL"] = embedded.url(home.path)
+    if not os.environ.get("AGENT_URL"):
+        found["AGENT_URL"] = address
     if is_demo_ours():
         found["AGENT_DEMO_URL"] = f"http://127.0.0.1:{home.demo_port()}/v1"
     return found

@@ -9,6 +9,7 @@ from django import forms
 
 from agentruns.errors import Refusal
 from agentruns.models import Run
+from agentruns.models.outbox import MAIL
 from agentruns.models.submission import budget_of, checked_params, checked_task
 from agentruns.plan import plans
 
@@ -16,13 +17,14 @@ LONGEST_MINUTES = 60 * 24 * 30
 
 
 class NewRun(forms.Form):
-    """plan, task, params, budget (USD), minutes, and the key that makes pressing twice one run."""
+    """plan, task, params, budget (USD), minutes, whether to mail, and the key that makes pressing twice one run."""
 
     plan = forms.CharField(required=False)
     task = forms.CharField(required=False, strip=False)
     params = forms.CharField(required=False, strip=False)
     budget = forms.CharField(required=False)
     minutes = forms.CharField(required=False)
+    mail = forms.BooleanField(required=False)
     submission_key = forms.CharField(required=False, max_length=200)
 
     def clean_plan(self) -> str:
@@ -75,6 +77,7 @@ class NewRun(forms.Form):
             return Run.start(
                 wanted["plan"], wanted["task"], params=wanted["params"], budget=wanted["budget"],
                 minutes=wanted["minutes"], key=wanted["submission_key"] or None, owner=owner,
+                notify=[MAIL] if wanted["mail"] else [],
             )  # fmt: skip
         except Refusal as refusal:
             self.add_error(None, str(refusal))

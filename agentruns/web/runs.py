@@ -39,7 +39,8 @@ def runs_live(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, form: NewRun, status: int = 200) -> HttpResponse:
     listing = Listing.asked_by(request.user, request.GET)
     tag = live.tag(request, *listing.tag_parts())  # before the rows are read: a change in between is then seen
-    context = {"form": form, "plans": cards(), **_seen(listing, tag)}
+    can_mail = bool(settings.EMAIL_URL and request.user.email)  # type: ignore[union-attr]
+    context = {"form": form, "plans": cards(), "can_mail": can_mail, **_seen(listing, tag)}
     return render(request, "runs.html", context, status=status)
 
 

@@ -3,10 +3,11 @@
 By hand, because the client that could do it is not in a web process (tests/test_imports.py).
 """
 
-import base64
 import hmac
 import time
 from collections.abc import Mapping
+
+from agentruns.signing import signature
 
 TOLERANCE_SECONDS = 300  # older, or so much ahead: it may be one that somebody recorded
 LONGEST_ID = 255
@@ -37,9 +38,7 @@ def recent_id(headers: Mapping[str, str]) -> str:
 
 def check(secret: str, headers: Mapping[str, str], body: bytes) -> None:
     """Raises Unsigned unless one of the signatures (there are several while a secret is changed) is right."""
-    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    right = b"v1," + base64.b64encode(hmac.digest(key, signed, "sha256"))
+    right = signature(secret, headers["webhook-id"], headers["webhook-timestamp"], body).encode()
     found = [hmac.compare_digest(right, one.encode()) for one in headers["webhook-signature"].split(" ")]
     if not any(found):
         raise Unsigned(401, "None of its signatures is made with OPENAI_WEBHOOK_SECRET.")

@@ -1,5 +1,6 @@
 """The faults, by their numbers in GUARANTEES.md. Each does one trial on a house and says what it did to which runs."""
 
+import contextlib
 import os
 import random
 import signal
@@ -18,7 +19,7 @@ ENDED = ("completed", "failed", "cancelled")
 POINTS = {
     "run-committed": 1, "run-rung": 1, "claimed": 2, "intent-committed": 2, "effect-done": 2, "answer-read": 2,
     "checkpoint-open": 12, "checkpointed": 12, "reserved": 2, "model-answered": 2, "heartbeat": 1, "approved": 2,
-    "draining": 1, "ended": 1, "rescued": 1, "cancel-committed": 1, "body-written": 1,
+    "draining": 1, "ended": 1, "rescued": 1, "cancel-committed": 1, "body-written": 1, "notified": 1,
 }  # fmt: skip
 # Between a call's intent and its id: nobody can know whether it was sent.
 BLIND = ("reserved", "model-answered")
@@ -44,6 +45,16 @@ def until_ended(house: House, runs: list[str], seconds: float = 60) -> None:
         return all(status(rows, run) in ENDED for run in runs)
 
     house.until(over, f"{', '.join(run[:8] for run in runs)} ended", seconds)
+
+
+def until_told(house: House, run: str) -> None:
+    rows, waiting = Rows(house.url), "SELECT count(*) FROM agentruns_outbox WHERE run_id = ? AND sent_at IS NULL"
+
+    def over() -> bool:
+        house.mend()
+        return not rows.one(waiting, rows.id(run))
+
+    house.until(over, f"people were told of {run[:8]}")
 
 
 def status(rows: Rows, run: str) -> str:
@@ -77,6 +88,7 @@ def f1(house: House, seed: random.Random, number: int) -> Trial:
             continue
         ends = ("cancelled", "completed")
     until_ended(house, [run])
+    until_told(house, run)
     struck = house.struck()
     return Trial([run], ends, struck_at=struck and struck[1], blind=int(point in BLIND))
 
@@ -94,7 +106,8 @@ def f2(house: House, seed: random.Random, number: int) -> Trial:
         at = house.now()
         horses = house.horses()
         if horses and seed.random() < 0.6:
-            os.kill(seed.choice(horses), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(seed.choice(horses), signal.SIGKILL)
         else:
             house.kill(seed.choice(house.workers))
             house.mend()

@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model  # noqa: E402
 from django.db import Error, connection  # noqa: E402
 
 from agentruns.errors import Refusal  # noqa: E402
-from agentruns.models import Run, Wait  # noqa: E402
+from agentruns.models import Hook, Run, Wait  # noqa: E402
 from agentruns.models.moment import in_seconds  # noqa: E402
 
 
@@ -44,6 +44,8 @@ def obey(order: dict[str, Any]) -> Any:
         case {"take": run_id}:  # from a worker that lives, as a clock would that is wrong about its lease
             Run.objects.filter(pk=run_id, status="running").update(lease_expires_at=in_seconds(-1))
             return Run.objects.get(pk=run_id).rescue("lease")
+        case {"hook": url}:
+            return Hook.objects.create(url=url, kinds=["needs_you", "completed"]).pk
         case {"retry": run_id}:
             return Run.objects.get(pk=run_id).retry()
     raise ValueError(order)

@@ -53,6 +53,7 @@ class House:
         self.hand: subprocess.Popen[str] | None = None
         stack.callback(self.end_hand)
         self.start_hand()
+        self.order(hook=f"{self.oracle_url}/told")
 
     def _start_oracle(self, stack: ExitStack) -> subprocess.Popen[str]:
         self.log = self.folder / "oracle.jsonl"

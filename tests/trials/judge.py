@@ -41,7 +41,12 @@ class Judge:
         found: list[str] = []
         for run in trial.runs:
             calls = [call for call in ledger if call["metadata"].get("run") == run]
-            for look in (self.row(trial, run), self.effects(trial, run), self.money(trial, run, calls)):
+            for look in (
+                self.row(trial, run),
+                self.effects(trial, run),
+                self.told(run),
+                self.money(trial, run, calls),
+            ):
                 found += [f"{run[:8]}: {violation}" for violation in look]
         return found
 
@@ -98,6 +103,19 @@ class Judge:
             if len({(line["key"], line["sha"]) for line in mine}) > trial.generations:
                 yield f"effect {name} came under several keys or bodies"
             yield from self.late(trial, run, name, mine)
+
+    def told(self, run: str) -> Iterator[str]:
+        """Each event is told under one id, however often, and none is forgotten once it is marked as sent."""
+        arrived = {line["key"]: line["name"] for line in self.house.oracle_lines(run) if line["event"] == "told"}
+        for name, count in Counter(arrived.values()).items():
+            if count > 1:
+                yield f"{name} was told as {count} different events"
+        sent = self.rows.ask(
+            "SELECT id FROM agentruns_outbox WHERE run_id = ? AND sent_at IS NOT NULL", self.rows.id(run)
+        )
+        for (number,) in sent:
+            if f"msg_{str(number).replace('-', '')}" not in arrived:
+                yield f"notification {number} is marked as sent, and never arrived"
 
     def late(self, trial: Trial, run: str, name: str, lines: list[dict]) -> Iterator[str]:
         """Arrivals after the step's commit, or after a cancel's."""

@@ -1,7 +1,8 @@
 """An effects service: does each thing once a key, logs whatever reaches it, and misbehaves on request.
 
 It shares no code with what it judges. `python tests/trials/oracle.py LOG` prints its port. POST /do/NAME with a JSON
-body and an Idempotency-Key; POST /fault {"name", "kind", "times"}; the log is one JSON line an arrival, fsynced.
+body and an Idempotency-Key; POST /told a webhook; POST /fault {"name", "kind", "times"}; the log is one JSON line an
+arrival, fsynced.
 """
 
 import hashlib
@@ -72,6 +73,12 @@ class Desk(BaseHTTPRequestHandler):
             asked = {"run": "", "times": 1, **json.loads(body)}
             with self.book.guard:
                 self.book.faults.append(asked)
+            return self.reply(200, {})
+        if self.path == "/told":
+            told = json.loads(body)
+            event, run = f"{told['type']} {told['data']['path']}", told["data"]["id"]
+            with self.book.guard:
+                self.book.write("told", name=event, key=self.headers["webhook-id"], run=run)
             return self.reply(200, {})
         name, key = self.path.rsplit("/", 1)[-1], self.headers.get("Idempotency-Key", "")
         run = json.loads(body).get("run", "")

@@ -9,6 +9,7 @@ from agentruns.errors import Refusal
 from agentruns.management import command, follow
 from agentruns.management.terminal import DEMO
 from agentruns.models import Run, Status
+from agentruns.models.outbox import MAIL
 from agentruns.models.portrait import portrait
 
 
@@ -23,6 +24,7 @@ class Command(command.Command):
         parser.add_argument("--key", help="the same key with the same input returns the same run: safe to repeat")
         parser.add_argument("--model", help="else AGENT_MODEL, or the demo model")
         parser.add_argument("--by", metavar="USER", help="the account that owns the run")
+        parser.add_argument("--mail", action="store_true", help="mail its owner when it needs a person, or ends")
         parser.add_argument("--wait", action="store_true", help="follow it on stderr until it ends")
         parser.add_argument("--json", action="store_true", help="print the run as JSON instead of its id")
 
@@ -30,6 +32,7 @@ class Command(command.Command):
         run = Run.start(
             options["plan"], task_of(options["task"]), params=params_of(options["params"]), budget=options["budget"],
             key=options["key"], model=options["model"], owner=command.user_called(options["by"]),
+            notify=[MAIL] if options["mail"] else [],
         )  # fmt: skip
         if run.is_demo:
             self.note(DEMO)

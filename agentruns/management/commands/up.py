@@ -38,7 +38,7 @@ class Command(StayingCommand):
         except BaseException:
             home.say("")  # nothing was started that the next one would have to wait for
             raise
-        become(order, environment(home))
+        become(order, environment(home, order.address))
 
     def prepare(self, home: Home, host: str, port: int, workers: int, browser: bool) -> Order:
         began_at = time.time()
